@@ -1,0 +1,123 @@
+package rangeshard
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+)
+
+// Node is one database that owns ranges, as config names it.
+type Node struct {
+	Name   string
+	Ranges Ranges
+}
+
+// Fault is one reason why nodes do not make a map.
+type Fault struct {
+	// Node is the position of the node at fault in the list given to NewMap, or -1.
+	Node    int
+	Message string
+}
+
+func (f *Fault) Error() string { return f.Message }
+
+// Map says which node owns an ID. It is immutable and proved when built: its ranges are contiguous from 1 and each
+// belongs to exactly one node (I5). Safe for concurrent use.
+type Map struct {
+	size  int64
+	nodes []Node
+	runs  []run // ordered, contiguous from range 1
+}
+
+// run is a span of ranges that one node owns.
+type run struct {
+	span
+	node int
+}
+
+// NewMap proves a map from its nodes and the number of IDs in a range. The error joins a *Fault for each thing that is
+// wrong, so that all can be mended at once.
+func NewMap(size int64, nodes []Node) (*Map, error) {
+	var faults []error
+	fault := func(node int, format string, args ...any) {
+		faults = append(faults, &Fault{Node: node, Message: fmt.Sprintf(format, args...)})
+	}
+	if size < 1 {
+		fault(-1, "a range needs at least 1 ID, not %d", size)
+	}
+	if len(nodes) == 0 {
+		fault(-1, "there is no node")
+	}
+	m := &Map{size: size, nodes: slices.Clone(nodes)}
+	names := map[string]int{}
+	for i, node := range nodes {
+		if first, repeated := names[node.Name]; repeated {
+			fault(i, "the name %s is already that of node %d of the list", node.Name, first+1)
+		}
+		names[node.Name] = i
+		for _, s := range node.Ranges.spans {
+			m.runs = append(m.runs, run{s, i})
+		}
+	}
+	slices.SortStableFunc(m.runs, func(a, b run) int { return cmp.Compare(a.first, b.first) })
+	m.proveContiguous(fault)
+	if last := m.LastRange(); size > 0 && last > (math.MaxInt64-1)/size {
+		fault(-1, "range %d would end beyond the largest ID (2^63-1)", last)
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	return m, nil
+}
+
+// proveContiguous reports each gap and each overlap between neighbouring runs.
+func (m *Map) proveContiguous(fault func(node int, format string, args ...any)) {
+	next := int64(1) // the lowest range not owned yet
+	for i, r := range m.runs {
+		switch {
+		case r.first > next:
+			missing := span{next, r.first - 1}
+			fault(r.node, "range %s is missing: no node owns it, and %s goes on at %d", missing, m.nodes[r.node].Name, r.first)
+		case r.first < next:
+			before := m.nodes[m.runs[i-1].node].Name
+			shared := span{r.first, min(r.last, next-1)}
+			fault(r.node, "range %s of %s overlaps %s, which owns it too", shared, m.nodes[r.node].Name, before)
+		}
+		next = max(next, r.last+1)
+	}
+}
+
+// Size is the number of IDs in each range.
+func (m *Map) Size() int64 { return m.size }
+
+// Nodes lists the nodes in the order of config. The caller must not change it.
+func (m *Map) Nodes() []Node { return m.nodes }
+
+// LastRange is the highest range number that a node owns; 0 without nodes.
+func (m *Map) LastRange() int64 {
+	if len(m.runs) == 0 {
+		return 0
+	}
+	return m.runs[len(m.runs)-1].last
+}
+
+// Range returns the range with a number from 1 to LastRange and the position of its node.
+func (m *Map) Range(number int64) (r Range, node int, ok bool) {
+	i := sort.Search(len(m.runs), func(i int) bool { return m.runs[i].last >= number })
+	if number < 1 || i == len(m.runs) {
+		return Range{}, 0, false
+	}
+	lo := (number-1)*m.size + 1
+	return Range{Number: number, Lo: lo, Hi: lo + m.size}, m.runs[i].node, true
+}
+
+// Locate returns the range that owns an ID and the position of its node; not ok for an ID that no node owns.
+func (m *Map) Locate(id int64) (r Range, node int, ok bool) {
+	if id < 1 {
+		return Range{}, 0, false
+	}
+	return m.Range((id-1)/m.size + 1)
+}

@@ -1,0 +1,219 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"keyrange/index"
+	"keyrange/store/sqldb"
+)
+
+// writeTries bounds how often a put or a delete starts over because the record came or went in between.
+const writeTries = 8
+
+// Get reads the record of a key. A record is proved by the row that was just read; ErrNotFound by the entry that was.
+func (s *Store) Get(ctx context.Context, collection, key string) (Record, error) {
+	if err := s.checkRead(collection, key); err != nil {
+		return Record{}, err
+	}
+	r, err := s.lookUp(ctx, collection, key)
+	if err != nil {
+		return Record{}, err
+	}
+	return r.record(), nil
+}
+
+func (s *Store) checkRead(collection, key string) error {
+	if err := CheckKey(key); err != nil {
+		return err
+	}
+	_, err := s.placement(collection)
+	return err
+}
+
+// lookUp reads the live row of a key, or ErrNotFound. An entry without one belongs to a create or a delete on its way,
+// or to one that died: in each case there was a moment during this call at which the key had no record.
+func (s *Store) lookUp(ctx context.Context, collection, key string) (*row, error) {
+	id, ok, err := s.find(ctx, collection, key)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, ErrNotFound
+	}
+	r, err := s.readRow(ctx, collection, id)
+	if err != nil {
+		return nil, err
+	}
+	if !r.belongsTo(key) {
+		if r != nil && r.state == live {
+			s.alarm("an ID was issued twice: an entry points at the row of another key", "collection", collection, "id", id)
+		}
+		return nil, ErrNotFound
+	}
+	return r, nil
+}
+
+// Put stores a document under a key, whether or not it has a record, and says whether it created it. The condition is
+// checked by the statement that writes. Of a replaced record CreatedAt is not known and stays zero. After ErrUnknown the
+// document may have been stored; after every other error it was not.
+func (s *Store) Put(ctx context.Context, collection, key string, document []byte, cond Condition) (rec Record, created bool, err error) {
+	p, err := s.checkWrite(collection, key, document)
+	if err != nil {
+		return Record{}, false, err
+	}
+	b, cancel := newBudget(ctx)
+	defer cancel()
+	for range writeTries {
+		rec, err = s.replace(b, collection, key, document, cond)
+		if errors.Is(err, ErrNotFound) {
+			if cond.demanded() {
+				return Record{}, false, fmt.Errorf("%w: there is no record", ErrPrecondition)
+			}
+			rec, err = s.create(b, p, key, document)
+			created = err == nil
+		}
+		// Lost to another request: a create came first, or the record changed hands. Look again.
+		if !errors.Is(err, errLost) && !errors.Is(err, ErrConflict) {
+			return rec, created, err
+		}
+		if b.Err() != nil {
+			break
+		}
+	}
+	return Record{}, false, fmt.Errorf("put: %w: gave up after %d tries", ErrBusy, writeTries)
+}
+
+// replace writes a document over a live record in one conditional statement; ErrNotFound when there is none.
+func (s *Store) replace(b budget, collection, key string, document []byte, cond Condition) (Record, error) {
+	id, ok, err := s.find(b, collection, key)
+	if err != nil {
+		return Record{}, err
+	}
+	if !ok {
+		return Record{}, ErrNotFound
+	}
+	versions, ok := cond.versions(id)
+	if !ok {
+		return Record{}, fmt.Errorf("%w: the record is another one", ErrPrecondition)
+	}
+	change := rowChange{
+		id: id, key: key, versions: versions, token: s.identity.token(), updatedAt: s.timestamp(), document: document,
+	}
+	on, table, err := s.rowsAt(collection, id)
+	if err != nil {
+		return Record{}, err
+	}
+	version, ok, err := on.update(b, table, change)
+	switch {
+	case ok:
+		return replaced(change, version), nil
+	case err == nil:
+		return Record{}, s.missed(b, collection, change)
+	case errors.Is(err, sqldb.ErrUnknown):
+		return s.resolveUpdate(b, collection, change, err)
+	}
+	return Record{}, fmt.Errorf("update row %d: %w: %w", id, ErrUnavailable, err)
+}
+
+func replaced(change rowChange, version int64) Record {
+	return Record{Key: change.key, Tag: Tag{change.id, version}, Document: change.document, UpdatedAt: change.updatedAt}
+}
+
+// missed says why a conditional statement found nothing to change: ErrNotFound, ErrPrecondition, or errLost when the
+// record came into being in between.
+func (s *Store) missed(ctx context.Context, collection string, change rowChange) error {
+	r, err := s.readRow(ctx, collection, change.id)
+	switch {
+	case err != nil:
+		return err
+	case !r.belongsTo(change.key):
+		return ErrNotFound
+	case len(change.versions) > 0:
+		return fmt.Errorf("%w: the record is at %s", ErrPrecondition, r.tag())
+	}
+	return errLost
+}
+
+// resolveUpdate looks for the token of an unanswered update in the row.
+func (s *Store) resolveUpdate(b budget, collection string, change rowChange, cause error) (Record, error) {
+	ctx, cancel := b.resolving()
+	defer cancel()
+	if r, err := s.readRow(ctx, collection, change.id); err == nil && r != nil && r.token == change.token {
+		return replaced(change, r.version), nil
+	}
+	// Not there, or overwritten, or still on its way: nobody can tell.
+	return Record{}, fmt.Errorf("update row %d: %w: %w", change.id, ErrUnknown, cause)
+}
+
+// Delete removes the record of a key: its row first, then its entry. Once the row is gone the record is, so an entry that
+// cannot be removed only dangles. After ErrUnknown the record may be gone; after every other error it was left alone.
+func (s *Store) Delete(ctx context.Context, collection, key string, cond Condition) error {
+	if err := s.checkRead(collection, key); err != nil {
+		return err
+	}
+	b, cancel := newBudget(ctx)
+	defer cancel()
+	for range writeTries {
+		err := s.remove(b, collection, key, cond)
+		if errors.Is(err, ErrNotFound) && cond.demanded() {
+			return fmt.Errorf("%w: there is no record", ErrPrecondition)
+		}
+		if !errors.Is(err, errLost) {
+			return err
+		}
+		if b.Err() != nil {
+			break
+		}
+	}
+	return fmt.Errorf("delete: %w: gave up after %d tries", ErrBusy, writeTries)
+}
+
+func (s *Store) remove(b budget, collection, key string, cond Condition) error {
+	id, ok, err := s.find(b, collection, key)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return ErrNotFound
+	}
+	versions, ok := cond.versions(id)
+	if !ok {
+		return fmt.Errorf("%w: the record is another one", ErrPrecondition)
+	}
+	on, table, err := s.rowsAt(collection, id)
+	if err != nil {
+		return err
+	}
+	change := rowChange{id: id, key: key, versions: versions}
+	ok, err = on.remove(b, table, change)
+	if errors.Is(err, sqldb.ErrUnknown) {
+		ok, err = s.resolveRemove(b, on, table, change, err)
+	}
+	switch {
+	case errors.Is(err, ErrUnknown):
+		return err
+	case err != nil:
+		return fmt.Errorf("delete row %d: %w: %w", id, ErrUnavailable, err)
+	case !ok:
+		return s.missed(b, collection, change)
+	}
+	ctx, cancel := b.resolving()
+	defer cancel()
+	if err := s.index.Remove(ctx, collection, []index.Entry{{Key: key, ID: id}}); err != nil {
+		s.log.Debug("an entry dangles", "collection", collection, "id", id, "cause", err.Error())
+	}
+	return nil
+}
+
+// resolveRemove sends an unanswered delete once more. That is safe: a row that is gone never lives again (I2). When
+// nothing is left to delete, it was this request or another one, and nobody can tell which.
+func (s *Store) resolveRemove(b budget, on rows, table string, change rowChange, cause error) (bool, error) {
+	ctx, cancel := b.resolving()
+	defer cancel()
+	if ok, err := on.remove(ctx, table, change); err == nil && ok {
+		return true, nil
+	}
+	return false, fmt.Errorf("delete row %d: %w: %w", change.id, ErrUnknown, cause)
+}

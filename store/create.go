@@ -1,0 +1,250 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"keyrange/index"
+	"keyrange/store/sqldb"
+)
+
+const (
+	// createTries bounds how often a create starts over because another request won a step.
+	createTries = 8
+	// takeOverGrace is how long a create waits for the row of an entry that another create may be about to insert.
+	// Politeness only: the fence is what makes taking the entry over safe.
+	takeOverGrace = 200 * time.Millisecond
+	takeOverPoll  = 10 * time.Millisecond
+)
+
+// errLost means that another request won a step; the create starts over.
+var errLost = errors.New("another request won")
+
+// Create stores a document under a key that has no record yet and returns the new record. A *ConflictError carries the
+// tag of the record that is there. After ErrUnknown the record may exist; after every other error it does not.
+func (s *Store) Create(ctx context.Context, collection, key string, document []byte) (Record, error) {
+	p, err := s.checkWrite(collection, key, document)
+	if err != nil {
+		return Record{}, err
+	}
+	b, cancel := newBudget(ctx)
+	defer cancel()
+	return s.create(b, p, key, document)
+}
+
+// checkWrite refuses what can be refused before anything is written (I6).
+func (s *Store) checkWrite(collection, key string, document []byte) (*placement, error) {
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	if int64(len(document)) > s.maxDocument {
+		return nil, fmt.Errorf("%w: it has %d bytes, the smallest node takes %d", ErrTooLarge, len(document), s.maxDocument)
+	}
+	return s.placement(collection)
+}
+
+// creation is one create on its way.
+type creation struct {
+	store    *Store
+	budget   budget
+	ids      *placement
+	key      string
+	document []byte
+}
+
+func (s *Store) create(b budget, p *placement, key string, document []byte) (Record, error) {
+	c := &creation{store: s, budget: b, ids: p, key: key, document: document}
+	for range createTries {
+		id, err := p.next(b)
+		if err != nil {
+			return Record{}, err
+		}
+		if err = c.reserve(id); err == nil {
+			var rec Record
+			if rec, err = c.insert(id); err == nil {
+				return rec, nil
+			}
+		}
+		if !errors.Is(err, errLost) {
+			return Record{}, err
+		}
+		if b.Err() != nil {
+			break
+		}
+	}
+	return Record{}, fmt.Errorf("create: %w: gave up after %d tries", ErrBusy, createTries)
+}
+
+// reserve makes the entry {key, id}: by inserting it, or by taking over an entry whose row will never live.
+func (c *creation) reserve(id int64) error {
+	s := c.store
+	err := s.index.Insert(c.budget, c.ids.collection, []index.Entry{{Key: c.key, ID: id}})[0]
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, index.ErrExists):
+	case errors.Is(err, index.ErrUnavailable):
+		c.ids.reuse(id)
+		return fmt.Errorf("insert entry: %w: %w", ErrUnavailable, err)
+	default:
+		// No row follows, so an entry that still lands only dangles. The ID is burned.
+		return fmt.Errorf("insert entry: %w: %w", ErrUnavailable, err)
+	}
+	holder, ok, err := s.find(c.budget, c.ids.collection, c.key)
+	switch {
+	case err != nil:
+		return err // who holds the entry is not known, it may be this create: the ID is burned
+	case !ok:
+		c.ids.reuse(id)
+		return errLost // it was removed in between
+	case holder == id:
+		return nil // the driver sent the insert twice, and the first had come through
+	}
+	return c.takeOver(holder, id)
+}
+
+// takeOver decides what the entry {key, holder} is worth. A live row wins. Otherwise a fence makes sure that no row will
+// ever live at holder, and only then the entry is changed to {key, id}.
+func (c *creation) takeOver(holder, id int64) error {
+	s := c.store
+	r, err := c.awaitRow(holder)
+	if err == nil && r == nil {
+		r, err = c.fence(holder)
+	}
+	if err != nil {
+		c.ids.reuse(id)
+		return err
+	}
+	switch {
+	case r.belongsTo(c.key):
+		c.ids.reuse(id)
+		return &ConflictError{Existing: r.tag()}
+	case r.state == live:
+		s.alarm("an ID was issued twice: an entry points at the row of another key", "collection", c.ids.collection, "id", holder)
+	}
+	swapped, err := s.index.Replace(c.budget, c.ids.collection, c.key, holder, id)
+	switch {
+	case swapped:
+		return nil
+	case err == nil || errors.Is(err, index.ErrUnavailable):
+		c.ids.reuse(id)
+		if err == nil {
+			return errLost
+		}
+		return fmt.Errorf("take over entry: %w: %w", ErrUnavailable, err)
+	}
+	// It may have been changed. If it was, go on; if it still may be, it will only dangle.
+	ctx, cancel := c.budget.resolving()
+	defer cancel()
+	if now, ok, findErr := s.find(ctx, c.ids.collection, c.key); findErr == nil && ok && now == id {
+		return nil
+	}
+	return fmt.Errorf("take over entry: %w: %w", ErrUnavailable, err)
+}
+
+// awaitRow reads the row at an ID and gives the create that may be about to insert it a little time.
+func (c *creation) awaitRow(id int64) (*row, error) {
+	deadline := time.Now().Add(takeOverGrace)
+	for {
+		r, err := c.store.readRow(c.budget, c.ids.collection, id)
+		if err != nil || r != nil || time.Now().After(deadline) {
+			return r, err
+		}
+		select {
+		case <-time.After(takeOverPoll):
+		case <-c.budget.Done():
+			return nil, fmt.Errorf("wait for row %d: %w: %w", id, ErrUnavailable, c.budget.Err())
+		}
+	}
+}
+
+// fence makes sure that the row at an ID is decided and returns it. A fence that lands late does no harm: it can only
+// take the place of a row that nobody was told of.
+func (c *creation) fence(id int64) (*row, error) {
+	f := c.newRow(id).asFence()
+	err := c.store.insertRow(c.budget, c.ids.collection, f)
+	switch {
+	case err == nil:
+		return &f, nil
+	case errors.Is(err, sqldb.ErrDuplicate):
+		r, err := c.store.readRow(c.budget, c.ids.collection, id)
+		if err == nil && r == nil {
+			err = errLost // it lived and was deleted in between
+		}
+		return r, err
+	}
+	return nil, fmt.Errorf("fence row %d: %w: %w", id, ErrUnavailable, err)
+}
+
+func (c *creation) newRow(id int64) row {
+	now := c.store.timestamp()
+	return row{
+		id: id, key: c.key, state: live, version: 1, token: c.store.identity.token(), createdAt: now, updatedAt: now, document: c.document,
+	}
+}
+
+// insert commits the row of a reserved entry, sent at most once: the moment at which the record exists.
+func (c *creation) insert(id int64) (Record, error) {
+	s := c.store
+	r := c.newRow(id)
+	err := s.insertRow(c.budget, c.ids.collection, r)
+	switch {
+	case err == nil:
+		return r.record(), nil
+	case errors.Is(err, sqldb.ErrDuplicate):
+		return c.occupied(&r)
+	case errors.Is(err, sqldb.ErrUnknown):
+		return c.resolve(&r)
+	}
+	// Certainly not inserted. The entry dangles, which costs the next create of this key a fence: remove it if possible.
+	ctx, cancel := c.budget.resolving()
+	defer cancel()
+	c.removeEntry(ctx, id)
+	return Record{}, fmt.Errorf("insert row %d: %w: %w", id, ErrUnavailable, err)
+}
+
+// occupied looks at what was at the ID before the row came.
+func (c *creation) occupied(mine *row) (Record, error) {
+	r, err := c.store.readRow(c.budget, c.ids.collection, mine.id)
+	switch {
+	case err != nil:
+		return Record{}, fmt.Errorf("%w: %w", ErrUnknown, err)
+	case r == nil || r.state == fence:
+		return Record{}, errLost
+	case r.token == mine.token:
+		return mine.record(), nil
+	case r.key == c.key:
+		return Record{}, &ConflictError{Existing: r.tag()}
+	}
+	c.store.alarm("an ID was issued twice: its row belongs to another key", "collection", c.ids.collection, "id", mine.id)
+	c.ids.distrust()
+	return Record{}, errLost // the next round takes the entry over; the other key's row is left alone
+}
+
+// resolve finds out what an unanswered insert did, on a fresh connection: whoever commits first at the ID decides, the
+// insert or the fence.
+func (c *creation) resolve(mine *row) (Record, error) {
+	ctx, cancel := c.budget.resolving()
+	defer cancel()
+	err := c.store.insertRow(ctx, c.ids.collection, c.newRow(mine.id).asFence())
+	unknown := fmt.Errorf("insert row %d: %w", mine.id, ErrUnknown)
+	switch {
+	case err == nil:
+		c.removeEntry(ctx, mine.id)
+		return Record{}, unknown // it may have lived and been deleted before the fence
+	case errors.Is(err, sqldb.ErrDuplicate):
+		if r, err := c.store.readRow(ctx, c.ids.collection, mine.id); err == nil && r != nil && r.token == mine.token {
+			return mine.record(), nil
+		}
+	}
+	return Record{}, unknown
+}
+
+// removeEntry drops the entry {key, id}; a failure leaves it dangling, which is harmless.
+func (c *creation) removeEntry(ctx context.Context, id int64) {
+	if err := c.store.index.Remove(ctx, c.ids.collection, []index.Entry{{Key: c.key, ID: id}}); err != nil {
+		c.store.log.Debug("an entry dangles", "collection", c.ids.collection, "id", id, "cause", err.Error())
+	}
+}

@@ -1,0 +1,104 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// MaxKeyBytes is the length of the longest business key, the same on every engine. (A MongoDB _id ends at 2,672 bytes
+// on DocumentDB, MySQL's VARBINARY column at this.)
+const MaxKeyBytes = 512
+
+// Errors of the store, a closed set: every error of a Store method matches exactly one of them, except that
+// ErrConflict comes as a *ConflictError. All but ErrUnknown mean that the request changed nothing.
+var (
+	// ErrInvalid: the key breaks a rule; the message says which.
+	ErrInvalid = errors.New("invalid")
+	// ErrTooLarge: the document does not fit the smallest node.
+	ErrTooLarge = errors.New("document too large")
+	// ErrNotFound: there is no record under the key.
+	ErrNotFound = errors.New("record not found")
+	// ErrConflict: a record exists under the key.
+	ErrConflict = errors.New("record exists")
+	// ErrPrecondition: the record is absent or not in the demanded version.
+	ErrPrecondition = errors.New("precondition failed")
+	// ErrBusy: other requests for the same key kept winning. Trying again is safe.
+	ErrBusy = errors.New("record busy")
+	// ErrUnavailable: the index, an issuer or a node cannot be reached. Trying again is safe.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrExhausted: all ranges are full; a node must be appended.
+	ErrExhausted = errors.New("range exhausted")
+	// ErrUnknown: the write may have taken effect, or may yet.
+	ErrUnknown = errors.New("outcome unknown")
+)
+
+// Tag names one version of one record, unique for ever: IDs are never issued twice and versions only grow. It is what
+// an HTTP ETag carries.
+type Tag struct {
+	ID      int64
+	Version int64
+}
+
+// String is the text of the tag, "<id>-<version>", without the quotes of an ETag.
+func (t Tag) String() string { return fmt.Sprintf("%d-%d", t.ID, t.Version) }
+
+// Record is what a client sees under a key, with its metadata.
+type Record struct {
+	Key string
+	Tag Tag
+	// Document is the JSON object as it was stored, byte for byte.
+	Document []byte
+	// CreatedAt and UpdatedAt come from the clock of the gateway that wrote (UTC, microseconds). Nothing is ordered by them.
+	CreatedAt, UpdatedAt time.Time
+}
+
+// ConflictError is the ErrConflict of a create, with the tag of the record that is there.
+type ConflictError struct{ Existing Tag }
+
+func (e *ConflictError) Error() string { return ErrConflict.Error() + " as " + e.Existing.String() }
+
+// Is makes a ConflictError match ErrConflict.
+func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+
+// Condition is what a write demands of the record that is there (If-Match). The zero value demands nothing.
+type Condition struct {
+	// Exists demands that there is a record, in whatever version (If-Match: *).
+	Exists bool
+	// Tags demands that the record is in one of these versions.
+	Tags []Tag
+}
+
+func (c Condition) demanded() bool { return c.Exists || len(c.Tags) > 0 }
+
+// versions lists the versions of record id that satisfy the condition; none and ok means any version does.
+func (c Condition) versions(id int64) (versions []int64, ok bool) {
+	if len(c.Tags) == 0 {
+		return nil, true
+	}
+	for _, tag := range c.Tags {
+		if tag.ID == id && !slices.Contains(versions, tag.Version) {
+			versions = append(versions, tag.Version)
+		}
+	}
+	return versions, len(versions) > 0
+}
+
+// CheckKey applies the rules for business keys: 1 to MaxKeyBytes bytes of valid UTF-8 without NUL. Keys are compared
+// byte by byte and never normalised. The error matches ErrInvalid.
+func CheckKey(key string) error {
+	switch {
+	case key == "":
+		return fmt.Errorf("%w: the key is empty", ErrInvalid)
+	case len(key) > MaxKeyBytes:
+		return fmt.Errorf("%w: the key has %d bytes, at most %d are allowed", ErrInvalid, len(key), MaxKeyBytes)
+	case !utf8.ValidString(key):
+		return fmt.Errorf("%w: the key is not valid UTF-8", ErrInvalid)
+	case strings.IndexByte(key, 0) >= 0:
+		return fmt.Errorf("%w: the key contains a NUL byte", ErrInvalid)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"keyrange/store/sqldb"
+)
+
+// rowState tells a record from a fence.
+type rowState int8
+
+const (
+	live rowState = 0
+	// fence is a tombstone: a row that proves that no record will ever live at its ID.
+	fence rowState = 1
+)
+
+// row is one row of a range table. Its ID is the register that decides: whoever commits a row there first, a record or
+// a fence, has decided the fate of the create that holds the ID (I2).
+type row struct {
+	id                   int64
+	key                  string
+	state                rowState
+	version              int64
+	token                token
+	createdAt, updatedAt time.Time
+	document             []byte
+}
+
+// belongsTo reports whether the row is the record of a key.
+func (r *row) belongsTo(key string) bool { return r != nil && r.state == live && r.key == key }
+
+// asFence is the row that proves that no record will ever live at its ID.
+func (r row) asFence() row {
+	r.state, r.document = fence, []byte{} // empty, not nil, which MySQL would take for NULL
+	return r
+}
+
+func (r *row) tag() Tag { return Tag{ID: r.id, Version: r.version} }
+
+func (r *row) record() Record {
+	return Record{Key: r.key, Tag: r.tag(), Document: r.document, CreatedAt: r.createdAt, UpdatedAt: r.updatedAt}
+}
+
+// rowChange is a conditional write to the live row of a key: an update, or a removal when document is nil.
+type rowChange struct {
+	id  int64
+	key string
+	// versions that the row must have; none means any.
+	versions  []int64
+	token     token
+	updatedAt time.Time
+	document  []byte
+}
+
+// rows is the range tables of one node. Each method sends each statement at most once, unless the server proved that it
+// changed nothing; errors match the outcomes of package sqldb.
+type rows interface {
+	// prepare creates a range table when it is missing, and refuses one of another shape.
+	prepare(ctx context.Context, table string) error
+	// exists reports whether a range table is there.
+	exists(ctx context.Context, table string) (bool, error)
+	// maxID is the highest ID in a range table, fences included; 0 when it is empty.
+	maxID(ctx context.Context, table string) (int64, error)
+	// insert adds rows and answers for each of them; nil means added. One that is refused fails alone.
+	insert(ctx context.Context, table string, batch []row) []error
+	// read returns those of the rows that exist, in no particular order, fences included.
+	read(ctx context.Context, table string, ids []int64) ([]row, error)
+	// update replaces the document of a live row and returns its new version; not ok when the condition did not hold.
+	update(ctx context.Context, table string, change rowChange) (version int64, ok bool, err error)
+	// remove deletes a live row; not ok when the condition did not hold.
+	remove(ctx context.Context, table string, change rowChange) (ok bool, err error)
+}
+
+// rowsOf picks the dialect of a node.
+func rowsOf(db *sqldb.DB) rows {
+	if db.Engine() == sqldb.SQLite {
+		return &sqliteRows{db}
+	}
+	return &mysqlRows{db: db, packetBytes: db.Server().MaxPacketBytes}
+}
+
+// tableName names the range table of a collection and a range. Collection names are checked by config: letters, digits
+// and underscores only.
+func tableName(collection string, number int64) string {
+	return fmt.Sprintf("%s_r%05d", collection, number)
+}
+
+// rowColumns in the order in which every statement lists them.
+const rowColumns = "id, biz_key, state, version, token, created_at, updated_at, document"
+
+// repeat gives every row of a batch the same outcome.
+func repeat(err error, n int) []error {
+	errs := make([]error, n)
+	for i := range errs {
+		errs[i] = err
+	}
+	return errs
+}

@@ -1,0 +1,184 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"keyrange/store/sqldb"
+)
+
+// mysqlRows is the range tables of a MySQL or MariaDB node.
+//
+// Safety: table names come from tableName, which config keeps to letters, digits and underscores; everything else is
+// bound as an argument.
+type mysqlRows struct {
+	db          *sqldb.DB
+	packetBytes int64
+}
+
+// VARBINARY compares keys byte by byte; utf8mb4_bin would merge trailing spaces. LONGTEXT keeps JSON verbatim, which the
+// JSON type does not. There is no secondary index, so inserts append to the right edge of the B-tree.
+const createRangeTableMySQL = "CREATE TABLE IF NOT EXISTS `%s` (" + `
+	id         BIGINT         NOT NULL PRIMARY KEY,
+	biz_key    VARBINARY(512) NOT NULL,
+	state      TINYINT        NOT NULL COMMENT '0 live, 1 fence',
+	version    BIGINT         NOT NULL,
+	token      BINARY(16)     NOT NULL COMMENT 'of the last write',
+	created_at DATETIME(6)    NOT NULL COMMENT 'UTC',
+	updated_at DATETIME(6)    NOT NULL COMMENT 'UTC',
+	document   LONGTEXT       CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL
+) ENGINE=InnoDB`
+
+const (
+	// statementOverhead is room for everything in a statement but documents: SQL text, keys, tokens (bytes per row).
+	statementOverhead = 4 << 10
+	// escapeFactor bounds how much a document grows as a string literal: every byte may need a backslash.
+	escapeFactor = 2
+)
+
+// maxDocumentMySQL is the largest document that a server takes in one statement, whatever its bytes are.
+func maxDocumentMySQL(packetBytes int64) int64 {
+	return (packetBytes - statementOverhead) / escapeFactor
+}
+
+func (m *mysqlRows) prepare(ctx context.Context, table string) error {
+	if _, err := m.db.Exec(ctx, fmt.Sprintf(createRangeTableMySQL, table)); err != nil {
+		return fmt.Errorf("create table %s: %w", table, err)
+	}
+	var idType, extra, engine string
+	err := m.db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&idType, &extra, &engine) },
+		`SELECT c.column_type, c.extra, t.engine FROM information_schema.columns c JOIN information_schema.tables t
+		 USING (table_schema, table_name) WHERE table_schema = DATABASE() AND table_name = ? AND column_name = 'id'`, table)
+	if err != nil {
+		return fmt.Errorf("inspect table %s: %w", table, err)
+	}
+	// A narrower column would store a large ID as another one.
+	if !strings.HasPrefix(idType, "bigint") || strings.Contains(idType, "unsigned") || extra != "" || engine != "InnoDB" {
+		return fmt.Errorf("table %s: %w: its id column is %q %s in engine %s, want a plain BIGINT in InnoDB", table, sqldb.ErrRejected, idType, extra, engine)
+	}
+	return nil
+}
+
+func (m *mysqlRows) exists(ctx context.Context, table string) (found bool, err error) {
+	err = m.db.Query(ctx, func(*sql.Rows) error { found = true; return nil },
+		"SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?", table)
+	return found, err
+}
+
+func (m *mysqlRows) maxID(ctx context.Context, table string) (id int64, err error) {
+	err = m.db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&id) }, fmt.Sprintf("SELECT COALESCE(MAX(id), 0) FROM `%s`", table))
+	return id, err
+}
+
+func (m *mysqlRows) insert(ctx context.Context, table string, batch []row) []error {
+	errs := make([]error, len(batch))
+	// In ID order: two statements that lock the same IDs in opposite order would deadlock.
+	order := make([]int, len(batch))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return int(batch[a].id - batch[b].id) })
+	for len(order) > 0 {
+		n := m.fit(batch, order)
+		m.insertStatement(ctx, table, batch, order[:n], errs)
+		order = order[n:]
+	}
+	return errs
+}
+
+// fit counts how many of the rows, at least one, go into a statement that the server takes.
+func (m *mysqlRows) fit(batch []row, order []int) int {
+	bytes := int64(0)
+	for n, i := range order {
+		bytes += statementOverhead + int64(len(batch[i].document))*escapeFactor
+		if n > 0 && bytes > m.packetBytes {
+			return n
+		}
+	}
+	return len(order)
+}
+
+// insertStatement adds rows in one statement. A duplicate undoes the whole statement, so the rows then go one by one.
+func (m *mysqlRows) insertStatement(ctx context.Context, table string, batch []row, order []int, errs []error) {
+	const placeholders = "(?,?,?,?,?,?,?,?)"
+	query := fmt.Sprintf("INSERT INTO `%s` (%s) VALUES %s%s", table, rowColumns, placeholders, strings.Repeat(","+placeholders, len(order)-1))
+	args := make([]any, 0, len(order)*8)
+	for _, i := range order {
+		r := &batch[i]
+		args = append(args, r.id, []byte(r.key), int64(r.state), r.version, r.token[:], r.createdAt, r.updatedAt, json.RawMessage(r.document))
+	}
+	_, err := m.db.Exec(ctx, query, args...)
+	if len(order) > 1 && errors.Is(err, sqldb.ErrDuplicate) {
+		for k := range order {
+			m.insertStatement(ctx, table, batch, order[k:k+1], errs)
+		}
+		return
+	}
+	for _, i := range order {
+		errs[i] = err
+	}
+}
+
+func (m *mysqlRows) read(ctx context.Context, table string, ids []int64) ([]row, error) {
+	query := fmt.Sprintf("SELECT %s FROM `%s` WHERE id IN (?%s)", rowColumns, table, strings.Repeat(",?", len(ids)-1))
+	args := make([]any, len(ids))
+	for i, id := range ids {
+		args[i] = id
+	}
+	found := make([]row, 0, len(ids))
+	err := m.db.Query(ctx, func(r *sql.Rows) error {
+		var f row
+		var key, tok sql.RawBytes
+		if err := r.Scan(&f.id, &key, &f.state, &f.version, &tok, &f.createdAt, &f.updatedAt, &f.document); err != nil {
+			return err
+		}
+		f.key, f.token = string(key), tokenOf(tok)
+		found = append(found, f)
+		return nil
+	}, query, args...)
+	return found, err
+}
+
+// condition is the WHERE clause of a conditional write, with its arguments.
+func (c *rowChange) condition() (string, []any) {
+	where := " WHERE id = ? AND biz_key = ? AND state = 0"
+	args := []any{c.id, []byte(c.key)}
+	if len(c.versions) > 0 {
+		where += " AND version IN (?" + strings.Repeat(",?", len(c.versions)-1) + ")"
+		for _, v := range c.versions {
+			args = append(args, v)
+		}
+	}
+	return where, args
+}
+
+func (m *mysqlRows) update(ctx context.Context, table string, change rowChange) (int64, bool, error) {
+	where, args := change.condition()
+	// LAST_INSERT_ID(expression) brings the new version back in the same trip.
+	query := fmt.Sprintf("UPDATE `%s` SET version = LAST_INSERT_ID(version + 1), token = ?, updated_at = ?, document = ?%s", table, where)
+	args = append([]any{change.token[:], change.updatedAt, json.RawMessage(change.document)}, args...)
+	result, err := m.db.Exec(ctx, query, args...)
+	if err != nil {
+		return 0, false, err
+	}
+	if n, _ := result.RowsAffected(); n == 0 { // the driver has both figures in hand and never fails here
+		return 0, false, nil
+	}
+	version, err := result.LastInsertId()
+	return version, true, err
+}
+
+func (m *mysqlRows) remove(ctx context.Context, table string, change rowChange) (bool, error) {
+	where, args := change.condition()
+	result, err := m.db.Exec(ctx, fmt.Sprintf("DELETE FROM `%s`%s", table, where), args...)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"keyrange/store/sqldb"
+)
+
+// sqliteRows is the range tables of an embedded node. Times are integers: microseconds since 1970, UTC.
+//
+// Safety: as for mysqlRows.
+type sqliteRows struct{ db *sqldb.DB }
+
+const createRangeTableSQLite = `CREATE TABLE IF NOT EXISTS "%s" (
+	id         INTEGER NOT NULL PRIMARY KEY,
+	biz_key    BLOB    NOT NULL,
+	state      INTEGER NOT NULL,
+	version    INTEGER NOT NULL,
+	token      BLOB    NOT NULL,
+	created_at INTEGER NOT NULL,
+	updated_at INTEGER NOT NULL,
+	document   TEXT    NOT NULL
+)`
+
+func (s *sqliteRows) prepare(ctx context.Context, table string) error {
+	if _, err := s.db.Exec(ctx, fmt.Sprintf(createRangeTableSQLite, table)); err != nil {
+		return fmt.Errorf("create table %s: %w", table, err)
+	}
+	return nil
+}
+
+func (s *sqliteRows) exists(ctx context.Context, table string) (found bool, err error) {
+	err = s.db.Query(ctx, func(*sql.Rows) error { found = true; return nil }, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", table)
+	return found, err
+}
+
+func (s *sqliteRows) maxID(ctx context.Context, table string) (id int64, err error) {
+	err = s.db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&id) }, fmt.Sprintf(`SELECT COALESCE(MAX(id), 0) FROM "%s"`, table))
+	return id, err
+}
+
+func (s *sqliteRows) insert(ctx context.Context, table string, batch []row) []error {
+	query := fmt.Sprintf(`INSERT INTO "%s" (%s) VALUES (?,?,?,?,?,?,?,?) ON CONFLICT (id) DO NOTHING`, table, rowColumns)
+	errs := make([]error, len(batch))
+	err := s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		statement, err := tx.PrepareContext(ctx, query)
+		if err != nil {
+			return err
+		}
+		defer statement.Close()
+		for i := range batch {
+			r := &batch[i]
+			result, err := statement.ExecContext(ctx, r.id, []byte(r.key), int64(r.state), r.version, r.token[:],
+				r.createdAt.UnixMicro(), r.updatedAt.UnixMicro(), string(r.document))
+			if err != nil {
+				return err
+			}
+			errs[i] = nil
+			if n, _ := result.RowsAffected(); n == 0 { // SQLite always knows
+				errs[i] = fmt.Errorf("insert row %d: %w", r.id, sqldb.ErrDuplicate)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return repeat(err, len(batch))
+	}
+	return errs
+}
+
+func (s *sqliteRows) read(ctx context.Context, table string, ids []int64) ([]row, error) {
+	query := fmt.Sprintf(`SELECT %s FROM "%s" WHERE id IN (?%s)`, rowColumns, table, strings.Repeat(",?", len(ids)-1))
+	args := make([]any, len(ids))
+	for i, id := range ids {
+		args[i] = id
+	}
+	found := make([]row, 0, len(ids))
+	err := s.db.Query(ctx, func(r *sql.Rows) error {
+		var f row
+		var key, tok []byte
+		var created, updated int64
+		if err := r.Scan(&f.id, &key, &f.state, &f.version, &tok, &created, &updated, &f.document); err != nil {
+			return err
+		}
+		f.key, f.token = string(key), tokenOf(tok)
+		f.createdAt, f.updatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
+		found = append(found, f)
+		return nil
+	}, query, args...)
+	return found, err
+}
+
+func (s *sqliteRows) update(ctx context.Context, table string, change rowChange) (version int64, ok bool, err error) {
+	where, args := change.condition()
+	query := fmt.Sprintf(`UPDATE "%s" SET version = version + 1, token = ?, updated_at = ?, document = ?%s RETURNING version`, table, where)
+	args = append([]any{change.token[:], change.updatedAt.UnixMicro(), string(change.document)}, args...)
+	err = s.db.ExecReturning(ctx, []any{&version}, query, args...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, false, nil
+	}
+	return version, err == nil, err
+}
+
+func (s *sqliteRows) remove(ctx context.Context, table string, change rowChange) (bool, error) {
+	where, args := change.condition()
+	result, err := s.db.Exec(ctx, fmt.Sprintf(`DELETE FROM "%s"%s`, table, where), args...)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}

@@ -1,0 +1,125 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+const (
+	mysqlDefaultPort = "3306"
+	// mysqlMaxLifetime renews connections, so that a changed address or a moved primary is noticed (driver's advice:
+	// below 5 minutes); it is cut to half the server's wait_timeout.
+	mysqlMaxLifetime = 3 * time.Minute
+	// mysqlDriverPacket lifts the driver's own packet limit (1 GiB is the protocol's); the server's limit counts.
+	mysqlDriverPacket = 1 << 30
+)
+
+// mysqlSession is set on each connection. Strict mode: without it an over-long key would be cut silently. The short lock
+// wait (seconds) keeps a blocked statement from outliving its request by much.
+var mysqlSession = map[string]string{
+	"sql_mode":                 "'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'",
+	"time_zone":                "'+00:00'",
+	"innodb_lock_wait_timeout": "2",
+	"lock_wait_timeout":        "5",
+}
+
+// Params of a mysql:// URL.
+var mysqlParams = []string{"tls", "socket"}
+
+var databaseName = regexp.MustCompile(`^/[A-Za-z0-9_$-]{1,64}$`)
+
+func parseMySQL(rawURL string) (Location, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return Location{}, errors.New("not a valid URL; percent-encode special characters in the user name and the password")
+	}
+	loc := Location{Engine: MySQL, url: u}
+	var faults []string
+	if u.User == nil || u.User.Username() == "" {
+		faults = append(faults, "no user name")
+	}
+	if !databaseName.MatchString(u.Path) {
+		faults = append(faults, "no database name (letters, digits, _, $ and -)")
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		faults = append(faults, "parameters are malformed")
+	}
+	for name := range query {
+		if !slices.Contains(mysqlParams, name) {
+			faults = append(faults, fmt.Sprintf("unknown parameter %q (known: %s)", name, strings.Join(mysqlParams, ", ")))
+		}
+	}
+	if tls := query.Get("tls"); !slices.Contains([]string{"", "false", "true", "skip-verify", "preferred"}, tls) {
+		faults = append(faults, "tls must be true, false, skip-verify or preferred")
+	}
+	if u.Hostname() == "" && query.Get("socket") == "" {
+		faults = append(faults, "no host")
+	}
+	if len(faults) > 0 {
+		return loc, fmt.Errorf("%s: want mysql://user:password@host:port/database", strings.Join(faults, ", "))
+	}
+	return loc, nil
+}
+
+func mysqlAddress(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = mysqlDefaultPort
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+func mysqlConfig(loc Location, opts Options) *mysql.Config {
+	u := loc.url
+	cfg := mysql.NewConfig()
+	cfg.User = u.User.Username()
+	cfg.Passwd, _ = u.User.Password()
+	cfg.DBName = strings.TrimPrefix(u.Path, "/")
+	cfg.Net, cfg.Addr = "tcp", mysqlAddress(u)
+	if socket := u.Query().Get("socket"); socket != "" {
+		cfg.Net, cfg.Addr = "unix", socket
+	}
+	cfg.TLSConfig = u.Query().Get("tls")
+	cfg.Params = mysqlSession
+	cfg.Timeout = opts.ConnectTimeout
+	cfg.MaxAllowedPacket = mysqlDriverPacket
+	cfg.ParseTime, cfg.Loc = true, time.UTC
+	// One round trip for a statement with arguments. Safe because utf8mb4 is no multi-byte trap for the escaping.
+	cfg.InterpolateParams = true
+	// After a failover the old primary says that it is read-only: drop the connection, so that the next one finds the new.
+	cfg.RejectReadOnly = true
+	return cfg
+}
+
+func openMySQL(ctx context.Context, loc Location, opts Options) (*DB, error) {
+	connector, err := mysql.NewConnector(mysqlConfig(loc, opts))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w: bad connection settings", loc, ErrRejected)
+	}
+	pool := sql.OpenDB(connector)
+	db := &DB{engine: MySQL, location: loc.String(), write: pool, read: pool}
+	var waitTimeout int64 // seconds
+	err = db.Query(ctx, func(rows *sql.Rows) error {
+		return rows.Scan(&db.server.Version, &db.server.MaxPacketBytes, &waitTimeout)
+	}, "SELECT VERSION(), @@global.max_allowed_packet, @@global.wait_timeout")
+	if err != nil {
+		_ = pool.Close()
+		return nil, fmt.Errorf("open %s: %w", loc, err)
+	}
+	lifetime := min(mysqlMaxLifetime, time.Duration(waitTimeout)*time.Second/2)
+	pool.SetConnMaxLifetime(lifetime)
+	pool.SetMaxOpenConns(opts.MaxConnections)
+	pool.SetMaxIdleConns(opts.MaxConnections)
+	return db, nil
+}

@@ -1,0 +1,245 @@
+// Package sqldb opens the SQL databases that config names by URL, MySQL (or MariaDB) servers and embedded SQLite
+// files, with the settings that the record protocol depends on, and sorts their errors by the one question that
+// matters to it: may the statement have taken effect?
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"time"
+)
+
+// Engine is the kind of a database, chosen by the scheme of its URL.
+type Engine string
+
+const (
+	// MySQL is a MySQL or MariaDB server: mysql://user:password@host:port/database.
+	MySQL Engine = "mysql"
+	// SQLite is a file that belongs to one gateway process: sqlite://path/to/file.db, relative or absolute.
+	SQLite Engine = "sqlite"
+)
+
+// Outcomes of a failed statement. Every error of this package matches exactly one of them.
+var (
+	// ErrDuplicate: the statement would have repeated a primary key. It changed nothing.
+	ErrDuplicate = errors.New("duplicate primary key")
+	// ErrUnavailable: the server cannot be reached, is read-only or kept refusing. The statement changed nothing.
+	ErrUnavailable = errors.New("database unavailable")
+	// ErrRejected: the server answered that it will not run the statement. It changed nothing.
+	ErrRejected = errors.New("statement rejected")
+	// ErrUnknown: the statement was sent and no answer came back. It may have taken effect, or may yet.
+	ErrUnknown = errors.New("outcome unknown")
+)
+
+// Options size the connection pool. Zero values take the defaults.
+type Options struct {
+	// MaxConnections bounds the open connections to a MySQL server; default 32. SQLite has one writer whatever it says.
+	MaxConnections int
+	// ConnectTimeout bounds one connection attempt; default 2 s.
+	ConnectTimeout time.Duration
+}
+
+// DB is an open database. It is safe for concurrent use.
+type DB struct {
+	engine     Engine
+	location   string
+	write      *sql.DB
+	read       *sql.DB // the same pool as write, except for SQLite: query-only connections beside its one writer
+	server     Server
+	unlockFile func()
+}
+
+// Server is what a database said of itself when it was opened.
+type Server struct {
+	// Version as the server words it, for instance "9.7.4" or "10.11.19-MariaDB".
+	Version string
+	// MaxPacketBytes is the largest statement that the server takes; 0 means that there is no limit.
+	MaxPacketBytes int64
+}
+
+// Open connects to the database that rawURL names and reads the facts in Server. It creates SQLite files and their
+// folder, never a MySQL database. Errors never contain credentials.
+func Open(ctx context.Context, rawURL string, opts Options) (*DB, error) {
+	if opts.MaxConnections <= 0 {
+		opts.MaxConnections = 32
+	}
+	if opts.ConnectTimeout <= 0 {
+		opts.ConnectTimeout = 2 * time.Second
+	}
+	loc, err := ParseURL(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	switch loc.Engine {
+	case MySQL:
+		return openMySQL(ctx, loc, opts)
+	default:
+		return openSQLite(ctx, loc)
+	}
+}
+
+// Location is a parsed database URL.
+type Location struct {
+	Engine Engine
+	// Path is the file of a SQLite database, cleaned.
+	Path string
+	url  *url.URL
+}
+
+// ParseURL checks the URL of a database without connecting. Its errors name the fault and never repeat the URL, which
+// may hold a password.
+func ParseURL(rawURL string) (Location, error) {
+	scheme, rest, ok := cutScheme(rawURL)
+	if !ok {
+		return Location{}, errors.New("not a URL: want mysql://user@host:port/database or sqlite://path/to/file.db")
+	}
+	switch Engine(scheme) {
+	case SQLite:
+		return parseSQLite(rest)
+	case MySQL:
+		return parseMySQL(rawURL)
+	}
+	return Location{}, fmt.Errorf("unknown scheme %q: want mysql:// or sqlite://", scheme)
+}
+
+// String names the database without credentials. Two URLs with the same string are the same database.
+func (l Location) String() string {
+	if l.Engine == SQLite {
+		return "sqlite://" + l.Path
+	}
+	if socket := l.url.Query().Get("socket"); socket != "" {
+		return "mysql://" + socket + l.url.Path
+	}
+	return "mysql://" + mysqlAddress(l.url) + l.url.Path
+}
+
+// Engine says which SQL dialect the database speaks.
+func (db *DB) Engine() Engine { return db.engine }
+
+// Location names the database without credentials.
+func (db *DB) Location() string { return db.location }
+
+// Server returns what the database said of itself when it was opened.
+func (db *DB) Server() Server { return db.server }
+
+// Ping checks that the database answers, within the deadline of ctx.
+func (db *DB) Ping(ctx context.Context) error {
+	if err := db.read.PingContext(ctx); err != nil {
+		return translate("ping", err, unsent)
+	}
+	return nil
+}
+
+// Close ends all connections. It may be called twice.
+func (db *DB) Close() error {
+	err := errors.Join(db.read.Close(), db.write.Close())
+	if db.unlockFile != nil {
+		db.unlockFile()
+		db.unlockFile = nil
+	}
+	return err
+}
+
+// Attempts bounds how often a statement that certainly changed nothing (no connection, deadlock, lock wait) is sent.
+const attempts = 4
+
+// Exec runs one autocommit statement. It is sent again only after an answer that proves that it changed nothing, so it
+// takes effect at most once. Errors match one of the package's outcomes.
+func (db *DB) Exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	var result sql.Result
+	err := db.retry(ctx, func(conn *sql.Conn) error {
+		var err error
+		result, err = conn.ExecContext(db.sendContext(ctx), query, args...)
+		return err
+	})
+	return result, err
+}
+
+// ExecReturning runs one autocommit statement with a RETURNING clause, which only SQLite has on every statement, and
+// scans its row into dest. It returns sql.ErrNoRows when the statement changed no row; otherwise see Exec.
+func (db *DB) ExecReturning(ctx context.Context, dest []any, query string, args ...any) error {
+	return db.retry(ctx, func(conn *sql.Conn) error {
+		return conn.QueryRowContext(db.sendContext(ctx), query, args...).Scan(dest...)
+	})
+}
+
+// Tx runs fn in one transaction on a writing connection and commits it when fn returns nil. It is sent again like Exec,
+// so fn must start from scratch each time.
+func (db *DB) Tx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	return db.retry(ctx, func(conn *sql.Conn) error {
+		ctx := db.sendContext(ctx)
+		tx, err := conn.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		// A commit after a failed statement can report success (1213), so the statement's own error decides.
+		if err := fn(ctx, tx); err != nil {
+			_ = tx.Rollback() // the connection dies with the transaction in the worst case; the first error counts
+			return err
+		}
+		return tx.Commit()
+	})
+}
+
+// Query reads rows from the primary and calls scan for each. Reading changes nothing, so a failure is ErrUnavailable
+// or ErrRejected; it is sent again when a connection turns out to be dead.
+func (db *DB) Query(ctx context.Context, scan func(rows *sql.Rows) error, query string, args ...any) error {
+	rows, err := db.read.QueryContext(ctx, query, args...)
+	if err != nil {
+		return translate("query", err, unsent)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return translate("scan", err, unsent)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return translate("read rows", err, unsent)
+	}
+	return nil
+}
+
+// sendContext is the context under which a statement runs once it has a connection. SQLite works in this process: it
+// ends by itself within its busy timeout, and letting it end means that its outcome is always known.
+func (db *DB) sendContext(ctx context.Context) context.Context {
+	if db.engine == SQLite {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
+// retry takes a connection and runs send on it, again while the outcome proves that nothing happened. Waiting for the
+// connection and sending are separate steps, because only a failure of the second leaves an unknown outcome.
+func (db *DB) retry(ctx context.Context, send func(*sql.Conn) error) error {
+	for attempt := 1; ; attempt++ {
+		conn, err := db.write.Conn(ctx)
+		if err != nil {
+			return translate("connect", err, unsent)
+		}
+		err = send(conn)
+		_ = conn.Close() // gives it back to the pool; a broken one is dropped there
+		if err == nil || errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if !repeatable(err) || attempt == attempts || !pause(ctx, attempt) {
+			return translate("execute", err, sent)
+		}
+	}
+}
+
+// pause waits a few milliseconds with jitter before the next attempt and reports whether ctx still stands.
+func pause(ctx context.Context, attempt int) bool {
+	timer := time.NewTimer(time.Duration(attempt)*2*time.Millisecond + rand.N(4*time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

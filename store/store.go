@@ -1,0 +1,221 @@
+// Package store keeps records: it is the promise of the product. An entry in the index reserves a key and points at an
+// ID; the row at that ID, on the node that owns its range, is the truth. Two stores take part in every write and none
+// of them knows of the other, so every step here is ordered such that a crash or a lost reply after any of them leaves
+// nothing worse than an entry that points at nothing, which the next create of the key heals.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"keyrange/idsegment"
+	"keyrange/index"
+	"keyrange/rangeshard"
+	"keyrange/store/sqldb"
+)
+
+// Config is what a Store is made of. Everything is open already, and whoever opened it closes it after Close.
+type Config struct {
+	Map *rangeshard.Map
+	// Nodes are the databases of the map's nodes, in its order, with their stamps claimed.
+	Nodes       []*sqldb.DB
+	Index       index.Index
+	Issuer      *idsegment.Issuer
+	Collections []string
+	// Sequences tunes how IDs are leased.
+	Sequences idsegment.Options
+	Identity  *Identity
+	// Now is the clock of created_at and updated_at.
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Store does the record protocol. It is safe for concurrent use.
+type Store struct {
+	layout      *rangeshard.Map
+	nodes       []node
+	index       index.Index
+	issuer      *idsegment.Issuer
+	placements  map[string]*placement
+	identity    *Identity
+	now         func() time.Time
+	log         *slog.Logger
+	maxDocument int64
+}
+
+// node is an open node of the map.
+type node struct {
+	name string
+	db   *sqldb.DB
+	rows rows
+}
+
+// New builds a store and checks that the map still covers every ID that was ever issued (I7).
+func New(ctx context.Context, cfg Config) (*Store, error) {
+	s := &Store{
+		layout: cfg.Map, index: cfg.Index, issuer: cfg.Issuer, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
+		placements: map[string]*placement{}, maxDocument: math.MaxInt64,
+	}
+	for i, n := range cfg.Map.Nodes() {
+		db := cfg.Nodes[i]
+		s.nodes = append(s.nodes, node{name: n.Name, db: db, rows: rowsOf(db)})
+		if packet := db.Server().MaxPacketBytes; packet > 0 {
+			s.maxDocument = min(s.maxDocument, maxDocumentMySQL(packet))
+		}
+	}
+	if err := s.checkIssued(ctx); err != nil {
+		return nil, err
+	}
+	for _, collection := range cfg.Collections {
+		if err := s.index.Prepare(ctx, collection); err != nil {
+			return nil, fmt.Errorf("prepare the index of %s: %w", collection, err)
+		}
+		s.placements[collection] = newPlacement(s, collection, cfg.Sequences)
+	}
+	return s, nil
+}
+
+// checkIssued refuses a map that lacks a range of which IDs were issued, or that cuts ranges elsewhere.
+func (s *Store) checkIssued(ctx context.Context) error {
+	issued, err := s.issuer.List(ctx)
+	if err != nil {
+		return fmt.Errorf("list the issued ranges: %w", err)
+	}
+	var faults []error
+	for _, seq := range issued {
+		r, _, ok := s.layout.Range(seq.Range)
+		switch first := (seq.Range-1)*s.layout.Size() + 1; {
+		case !ok && seq.Next > first:
+			faults = append(faults, fmt.Errorf("range %d of %s has issued IDs, but no node owns it: was a node dropped from the config?", seq.Range, seq.Collection))
+		case ok && r.Hi != seq.End:
+			faults = append(faults, fmt.Errorf("range %d of %s was opened to end at %d, but config makes it end at %d: the range size can never change",
+				seq.Range, seq.Collection, seq.End-1, r.Hi-1))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Warm opens the range that takes each collection's next record, so that the first create does not wait for it. A
+// failure is only worth a warning: the first create tries again.
+func (s *Store) Warm(ctx context.Context) {
+	for collection, p := range s.placements {
+		if err := p.warm(ctx); err != nil {
+			s.log.Warn("no range is open for new records", "collection", collection, "cause", err.Error())
+		}
+	}
+}
+
+// Close hands unused IDs back to the issuer. No other call may run or follow. It may be called twice.
+func (s *Store) Close(ctx context.Context) error {
+	var errs []error
+	for _, p := range s.placements {
+		errs = append(errs, p.close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// MaxDocumentBytes is the size of the largest document that every node takes.
+func (s *Store) MaxDocumentBytes() int64 { return s.maxDocument }
+
+// Health is the state of one dependency.
+type Health struct {
+	// Kind is "index", "issuer" or "node".
+	Kind string
+	// Name tells nodes apart; for the others it repeats the kind.
+	Name     string
+	Location string
+	// Err is nil when the dependency answered.
+	Err  error
+	Took time.Duration
+}
+
+// Health asks every dependency at once, within the deadline of ctx.
+func (s *Store) Health(ctx context.Context) []Health {
+	checks := []func() Health{
+		func() Health { return check(ctx, "index", "index", s.index.Describe(), s.index.Ping) },
+		func() Health { return check(ctx, "issuer", "issuer", s.issuer.Describe(), s.issuer.Ping) },
+	}
+	for _, n := range s.nodes {
+		checks = append(checks, func() Health { return check(ctx, "node", n.name, n.db.Location(), n.db.Ping) })
+	}
+	results := make([]Health, len(checks))
+	var wg sync.WaitGroup
+	for i, c := range checks {
+		wg.Go(func() { results[i] = c() })
+	}
+	wg.Wait()
+	return results
+}
+
+func check(ctx context.Context, kind, name, location string, ping func(context.Context) error) Health {
+	start := time.Now()
+	err := ping(ctx)
+	return Health{Kind: kind, Name: name, Location: location, Err: err, Took: time.Since(start)}
+}
+
+// rowsAt finds the range table that owns an ID.
+func (s *Store) rowsAt(collection string, id int64) (rows, string, error) {
+	r, n, ok := s.layout.Locate(id)
+	if !ok {
+		s.alarm("an entry points beyond the last node", "collection", collection, "id", id)
+		return nil, "", fmt.Errorf("locate row %d: %w: no node owns its range", id, ErrUnavailable)
+	}
+	return s.nodes[n].rows, tableName(collection, r.Number), nil
+}
+
+// readRow reads the row at an ID from the primary; nil when there is none.
+func (s *Store) readRow(ctx context.Context, collection string, id int64) (*row, error) {
+	on, table, err := s.rowsAt(collection, id)
+	if err != nil {
+		return nil, err
+	}
+	found, err := on.read(ctx, table, []int64{id})
+	if err != nil {
+		return nil, fmt.Errorf("read row %d: %w: %w", id, ErrUnavailable, err)
+	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	return &found[0], nil
+}
+
+// insertRow adds one row; errors match the outcomes of package sqldb.
+func (s *Store) insertRow(ctx context.Context, collection string, r row) error {
+	on, table, err := s.rowsAt(collection, r.id)
+	if err != nil {
+		return fmt.Errorf("%w: %w", sqldb.ErrUnavailable, err)
+	}
+	return on.insert(ctx, table, []row{r})[0]
+}
+
+// find reads the entry of a key from the index primary.
+func (s *Store) find(ctx context.Context, collection, key string) (id int64, ok bool, err error) {
+	ids, err := s.index.Find(ctx, collection, []string{key})
+	if err != nil {
+		return 0, false, fmt.Errorf("find entry: %w: %w", ErrUnavailable, err)
+	}
+	id, ok = ids[key]
+	return id, ok, nil
+}
+
+// placement returns the ID source of a collection.
+func (s *Store) placement(collection string) (*placement, error) {
+	p, ok := s.placements[collection]
+	if !ok {
+		return nil, fmt.Errorf("%w: there is no collection %s", ErrInvalid, collection)
+	}
+	return p, nil
+}
+
+// alarm logs what must never happen and needs a person.
+func (s *Store) alarm(what string, attrs ...any) {
+	s.log.Error(what, append([]any{"alarm", true}, attrs...)...)
+}
+
+// timestamp is the clock in the precision that rows keep.
+func (s *Store) timestamp() time.Time { return s.now().UTC().Truncate(time.Microsecond) }
