@@ -5,6 +5,8 @@
 #   scripts/stack.sh env     print the exports that point tests at these servers
 #   scripts/stack.sh status  say which servers answer; exit 1 when one does not
 #   scripts/stack.sh down    stop the servers that `up` started (their data stays)
+#   scripts/stack.sh run CMD...  run a command with the exports, on these servers or on those that
+#                            GATEWAY_TEST_MYSQL and GATEWAY_TEST_MONGO name already
 #
 # Every step is idempotent and safe to interrupt. Three MySQL nodes and DocumentDB (a MongoDB-protocol
 # server: PostgreSQL with the documentdb extension, behind FerretDB) come from Debian unstable in a chroot;
@@ -243,6 +245,15 @@ print_env() {
   echo "export GATEWAY_TEST_MONGO='mongodb://127.0.0.1:$mongo_port/'"
 }
 
+run() {
+  if [ -z "${GATEWAY_TEST_MYSQL:-}" ] || [ -z "${GATEWAY_TEST_MONGO:-}" ]; then
+    up
+    eval "$(print_env)"
+  fi
+  exec 9>&-
+  exec "$@"
+}
+
 # down stops only processes whose ids `up` has written; a session id equals the id of its first process.
 down() {
   local f pid
@@ -261,5 +272,6 @@ case ${1:-} in
   env) print_env ;;
   status) status ;;
   down) down ;;
-  *) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  run) shift; run "$@" ;;
+  *) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

@@ -1,0 +1,44 @@
+SHELL := /bin/bash
+# Tools are pinned here and kept out of go.mod, so that the gateway's own dependencies stay few.
+GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+.PHONY: run
+run: build ## build and serve with config.yaml: embedded, nothing to install
+	bin/gateway serve
+
+.PHONY: build
+build: ## build bin/gateway
+	go build -o bin/gateway ./cmd/gateway
+
+.PHONY: test
+test: ## set up real servers (as root on Debian 12, or name your own) and run every test
+	scripts/stack.sh run go test -count=1 -v -run TestServersAnswer ./test/servers
+	scripts/stack.sh run go test -race -shuffle=on -timeout 30m ./...
+
+.PHONY: fuzz
+fuzz: ## let each fuzz test look for a minute
+	go test -run '^$$' -fuzz FuzzMap -fuzztime 60s ./rangeshard
+	go test -run '^$$' -fuzz FuzzDocument -fuzztime 60s ./handlers
+
+.PHONY: lint
+lint: ## golangci-lint with .golangci.yml, gofmt, and go vet
+	test -z "$$(gofmt -l .)"
+	go vet ./...
+	go run $(GOLANGCI_LINT) run ./...
+
+.PHONY: vuln
+vuln: ## govulncheck (needs its database from the network)
+	go run $(GOVULNCHECK) ./...
+
+.PHONY: servers
+servers: ## start the real servers that tests and benchmarks use
+	scripts/stack.sh up
+
+.PHONY: servers-down
+servers-down: ## stop them
+	scripts/stack.sh down
