@@ -57,7 +57,8 @@ func parseMySQL(rawURL string) (Location, error) {
 	}
 	for name := range query {
 		if !slices.Contains(mysqlParams, name) {
-			faults = append(faults, fmt.Sprintf("unknown parameter %q (known: %s)", name, strings.Join(mysqlParams, ", ")))
+			// Not named: it may be the rest of a password with a raw question mark in it.
+			faults = append(faults, fmt.Sprintf("an unknown parameter (known: %s)", strings.Join(mysqlParams, ", ")))
 		}
 	}
 	if tls := query.Get("tls"); !slices.Contains([]string{"", "false", "true", "skip-verify", "preferred"}, tls) {
@@ -99,6 +100,7 @@ func mysqlConfig(loc Location, opts Options) *mysql.Config {
 	cfg.InterpolateParams = true
 	// After a failover the old primary says that it is read-only: drop the connection, so that the next one finds the new.
 	cfg.RejectReadOnly = true
+	cfg.Logger = &mysql.NopLogger{} // whatever it would log is returned as an error too
 	return cfg
 }
 

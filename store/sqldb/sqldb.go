@@ -7,7 +7,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/url"
 	"time"
@@ -103,7 +102,7 @@ func ParseURL(rawURL string) (Location, error) {
 	case MySQL:
 		return parseMySQL(rawURL)
 	}
-	return Location{}, fmt.Errorf("unknown scheme %q: want mysql:// or sqlite://", scheme)
+	return Location{}, errors.New("unknown scheme: want mysql:// or sqlite://")
 }
 
 // String names the database without credentials. Two URLs with the same string are the same database.
@@ -144,8 +143,12 @@ func (db *DB) Close() error {
 	return err
 }
 
-// Attempts bounds how often a statement that certainly changed nothing (no connection, deadlock, lock wait) is sent.
-const attempts = 4
+const (
+	// attempts bounds how often a statement that certainly changed nothing (dead connection, deadlock, lock wait) is sent.
+	attempts = 6
+	// firstPause is the longest wait before the second attempt; it doubles each time, so all take 124 ms at most.
+	firstPause = 4 * time.Millisecond
+)
 
 // Exec runs one autocommit statement. It is sent again only after an answer that proves that it changed nothing, so it
 // takes effect at most once. Errors match one of the package's outcomes.
@@ -232,9 +235,9 @@ func (db *DB) retry(ctx context.Context, send func(*sql.Conn) error) error {
 	}
 }
 
-// pause waits a few milliseconds with jitter before the next attempt and reports whether ctx still stands.
+// pause waits a random time before the next attempt and reports whether ctx still stands.
 func pause(ctx context.Context, attempt int) bool {
-	timer := time.NewTimer(time.Duration(attempt)*2*time.Millisecond + rand.N(4*time.Millisecond))
+	timer := time.NewTimer(rand.N(firstPause << (attempt - 1)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"reflect"
+	"time"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/viper"
+)
+
+// defaultConfigFile is read, from the working directory, when no file is named.
+const defaultConfigFile = "config.yaml"
+
+// Config is all that an operator can set, after defaults, file and environment have been merged and checked. To add a
+// key: a field here with its name in the tag, its default in defaultConfig (or elementDefaults), its rule in
+// config_validate.go and its comment in config.yaml. The file's walk and the environment follow from the field.
+type Config struct {
+	Server ServerConfig `mapstructure:"server"`
+	Admin  AdminConfig  `mapstructure:"admin"`
+	Log    LogConfig    `mapstructure:"log"`
+	// Collections has at least one element; their names are distinct even when case is ignored.
+	Collections []CollectionConfig `mapstructure:"collections"`
+	Index       IndexConfig        `mapstructure:"index"`
+	IDs         IDsConfig          `mapstructure:"ids"`
+	Ranges      RangesConfig       `mapstructure:"ranges"`
+	// Nodes has at least one element. Their ranges are disjoint and, taken together, contiguous from 1 (I5).
+	Nodes []NodeConfig `mapstructure:"nodes"`
+}
+
+// ServerConfig is the listener of the record API.
+type ServerConfig struct {
+	// Listen is host:port; port 0 takes a free one.
+	Listen string `mapstructure:"listen"`
+	// AllowPublic lets Listen be other than a loopback address, although nobody is asked who they are.
+	AllowPublic bool `mapstructure:"allow_public"`
+	// RequestTimeout is the deadline of one request, 100 ms to 10 min.
+	RequestTimeout time.Duration `mapstructure:"request_timeout"`
+	// MaxBodyBytes bounds one record: a single body, or a line of an NDJSON stream.
+	MaxBodyBytes Bytes `mapstructure:"max_body_bytes"`
+	// MaxBulkBytes bounds a body that is a JSON array. An NDJSON stream as a whole has no bound.
+	MaxBulkBytes Bytes `mapstructure:"max_bulk_bytes"`
+	// ShutdownGrace is how long a stopping gateway waits for the requests under way; 0 cuts them off.
+	ShutdownGrace time.Duration `mapstructure:"shutdown_grace"`
+}
+
+// AdminConfig is the listener of metrics and operations.
+type AdminConfig struct {
+	// Listen is host:port; port 0 takes a free one.
+	Listen string `mapstructure:"listen"`
+	// AllowPublic is as in ServerConfig.
+	AllowPublic bool `mapstructure:"allow_public"`
+}
+
+// LogConfig says what is logged.
+type LogConfig struct {
+	// Level is the least that is logged: debug, info, warn or error.
+	Level string `mapstructure:"level"`
+}
+
+// CollectionConfig is one collection of records.
+type CollectionConfig struct {
+	// Name is part of URLs and of table names.
+	Name string `mapstructure:"name"`
+	// Key is the JSON member of a record that holds its key.
+	Key string `mapstructure:"key"`
+}
+
+// IndexConfig is where entries are kept.
+type IndexConfig struct {
+	// URI is sqlite://path or a MongoDB connection string, whose database name is optional.
+	URI Secret `mapstructure:"uri"`
+	// URIFile is the file that URI was read from; empty when URI was given itself.
+	URIFile string `mapstructure:"uri_file"`
+	// AllowStandalone accepts a MongoDB server outside a replica set, whose acknowledged writes die with it.
+	AllowStandalone bool `mapstructure:"allow_standalone"`
+	// Connections bounds the pool to each MongoDB server.
+	Connections int `mapstructure:"connections"`
+}
+
+// IDsConfig is where IDs come from.
+type IDsConfig struct {
+	// Issuers has exactly one element as yet.
+	Issuers []IssuerConfig `mapstructure:"issuers"`
+	Step    StepConfig     `mapstructure:"step"`
+}
+
+// IssuerConfig is one database that leases segments.
+type IssuerConfig struct {
+	// DSN is a URL for sqldb.Open.
+	DSN Secret `mapstructure:"dsn"`
+	// DSNFile is the file that DSN was read from; empty when DSN was given itself.
+	DSNFile string `mapstructure:"dsn_file"`
+}
+
+// StepConfig bounds how many IDs one segment takes.
+type StepConfig struct {
+	Min int64 `mapstructure:"min"`
+	Max int64 `mapstructure:"max"`
+}
+
+// RangesConfig is the shape of all ranges. It can never change once a record is stored.
+type RangesConfig struct {
+	// Size is the number of IDs in a range.
+	Size int64 `mapstructure:"size"`
+}
+
+// NodeConfig is one database that holds rows.
+type NodeConfig struct {
+	Name string `mapstructure:"name"`
+	// DSN is a URL for sqldb.Open.
+	DSN Secret `mapstructure:"dsn"`
+	// DSNFile is the file that DSN was read from; empty when DSN was given itself.
+	DSNFile string `mapstructure:"dsn_file"`
+	// Connections bounds the pool; it has no meaning for SQLite.
+	Connections int `mapstructure:"connections"`
+	// Ranges are the numbers of the ranges that the node owns, as rangeshard.ParseRanges reads them.
+	Ranges string `mapstructure:"ranges"`
+}
+
+// defaultConfig is what counts where neither file nor environment says otherwise: the embedded gateway, the same as
+// the config.yaml at the root. A list in the file takes the place of the whole list here.
+func defaultConfig() Config {
+	return Config{
+		Server: ServerConfig{
+			Listen:         "127.0.0.1:8080",
+			RequestTimeout: 5 * time.Second,
+			MaxBodyBytes:   1 * mebibyte,
+			MaxBulkBytes:   16 * mebibyte,
+			ShutdownGrace:  20 * time.Second,
+		},
+		Admin:       AdminConfig{Listen: "127.0.0.1:9090"},
+		Log:         LogConfig{Level: "info"},
+		Collections: []CollectionConfig{{Name: "records", Key: defaultKeyMember}},
+		Index:       IndexConfig{URI: "sqlite://data/index.db", Connections: 16},
+		IDs: IDsConfig{
+			Issuers: []IssuerConfig{{DSN: "sqlite://data/ids.db"}},
+			Step:    StepConfig{Min: 100, Max: 10_000},
+		},
+		Ranges: RangesConfig{Size: 10_000_000},
+		Nodes: []NodeConfig{
+			{Name: "node-1", DSN: "sqlite://data/node-1.db", Connections: defaultNodeConnections, Ranges: "1"},
+			{Name: "node-2", DSN: "sqlite://data/node-2.db", Connections: defaultNodeConnections, Ranges: "2"},
+		},
+	}
+}
+
+const (
+	defaultKeyMember       = "key"
+	defaultNodeConnections = 32
+)
+
+// elementDefaults are the values that an element of a list starts from.
+var elementDefaults = map[reflect.Type]any{
+	reflect.TypeFor[CollectionConfig](): CollectionConfig{Key: defaultKeyMember},
+	reflect.TypeFor[IssuerConfig]():     IssuerConfig{},
+	reflect.TypeFor[NodeConfig]():       NodeConfig{Connections: defaultNodeConnections},
+}
+
+// LoadConfig reads the config file at path ("" means config.yaml in the working directory), lays the variables of
+// environ (as from os.Environ) over it, and checks the whole. Its error lists every fault, one per line, and holds no
+// secret.
+func LoadConfig(path string, environ []string) (*Config, error) {
+	if path == "" {
+		path = defaultConfigFile
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot read the config file: %w", path, causeOf(err))
+	}
+	f := newFaults(path)
+	root := parseYAML(data, f)
+	if root == nil {
+		return nil, f.err()
+	}
+	env := parseEnviron(environ)
+	cfg, err := mergeSettings(walkYAML(root, f), env, f)
+	if err != nil {
+		return nil, err
+	}
+	resolveSecrets(cfg, path, env, f)
+	validateConfig(cfg, f)
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// mergeSettings lays the settings of the file over the defaults and the environment over both, and decodes the result.
+// Faults of the environment go to f; the error is a defect of this program.
+func mergeSettings(file settings, env environment, f *faults) (*Config, error) {
+	v := viper.New()
+	for key, value := range settingsOf(reflect.ValueOf(defaultConfig())) {
+		v.SetDefault(key, value)
+	}
+	if err := v.MergeConfigMap(file); err != nil {
+		return nil, fmt.Errorf("merge the config file: %w", err)
+	}
+	merged := v.AllSettings()
+	applyEnvironment(merged, env, f)
+	if err := v.MergeConfigMap(merged); err != nil {
+		return nil, fmt.Errorf("merge the environment: %w", err)
+	}
+	cfg := new(Config)
+	if err := v.UnmarshalExact(cfg, decodeAsIs); err != nil {
+		return nil, fmt.Errorf("decode the config: %w", err)
+	}
+	return cfg, nil
+}
+
+// decodeAsIs takes back viper's leniency: the walks have made every value what its field is, so that nothing is left
+// to convert.
+func decodeAsIs(c *mapstructure.DecoderConfig) {
+	c.WeaklyTypedInput = false
+	c.DecodeHook = nil
+	c.MatchName = func(key, field string) bool { return key == field }
+}
+
+// causeOf strips the path from a file error, because the message names the file in its own way.
+func causeOf(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err
+	}
+	return err
+}
