@@ -1,0 +1,137 @@
+package handlers
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/labstack/echo/v4"
+)
+
+// exchange is one request and its answer, as echo's context with what the gateway adds.
+type exchange struct {
+	echo.Context
+	// id names the request in the answer and in the log.
+	id string
+	// route is the matched pattern, empty when there was none.
+	route string
+	// collection and key say what the request is about; nil and empty where it is about no record.
+	collection *collection
+	key        string
+	// items and failed count the results of a bulk request.
+	items, failed int
+}
+
+// maxRequestIDBytes is the longest request id that is taken over from a client.
+const maxRequestIDBytes = 64
+
+// observe wraps every request: its id, its log line, its problem document when it fails, and an answer when it panics.
+func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		started := time.Now()
+		request := c.Request()
+		x := &exchange{Context: c, id: requestID(request)}
+		x.Response().Header()[echo.HeaderXRequestID] = []string{x.id}
+		if request.ContentLength != 0 {
+			// A context cannot interrupt the reading of a body, a deadline of the connection can. It also bounds what
+			// net/http reads of a body that nobody asked for.
+			x.setReadDeadline(started.Add(s.options.RequestTimeout))
+		}
+		abort, err := x.run(next)
+		if err != nil && !x.Response().Committed {
+			err = errors.Join(err, x.fail(err))
+		}
+		s.log(x, time.Since(started), err)
+		if abort {
+			// The client has read half an answer; only a broken connection tells it so.
+			panic(http.ErrAbortHandler)
+		}
+		return nil
+	}
+}
+
+// run calls next and turns a panic into an error. abort says that the response had begun by then.
+func (x *exchange) run(next echo.HandlerFunc) (abort bool, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			abort, err = x.Response().Committed || cause == http.ErrAbortHandler, panicError(cause)
+		}
+	}()
+	err = next(x)
+	var framework *echo.HTTPError
+	if errors.As(err, &framework) {
+		err = frameworkFault(framework)
+	}
+	return false, err
+}
+
+// panicError is the error of a recovered panic, with the stack for the log.
+func panicError(cause any) error { return fmt.Errorf("panic: %v\n%s", cause, debug.Stack()) }
+
+// log writes the line of a request. It never has the key, the path or the query.
+func (s *Server) log(x *exchange, took time.Duration, err error) {
+	level := slog.LevelInfo
+	request, response := x.Request(), x.Response()
+	attrs := make([]slog.Attr, 0, 12)
+	attrs = append(attrs,
+		slog.String("request_id", x.id),
+		slog.String("method", request.Method),
+		slog.String("route", x.route))
+	if x.collection != nil {
+		attrs = append(attrs, slog.String("collection", x.collection.Name))
+	}
+	attrs = append(attrs,
+		slog.Int("status", response.Status),
+		slog.Int64("bytes", response.Size),
+		slog.Float64("duration_ms", milliseconds(took)),
+		slog.String("remote", x.RealIP()))
+	if x.items > 0 {
+		attrs = append(attrs, slog.Int("items", x.items), slog.Int("items_failed", x.failed))
+	}
+	if err != nil {
+		line, _ := statusOf(err)
+		if line.status >= http.StatusInternalServerError {
+			level = slog.LevelError
+		}
+		attrs = append(attrs, slog.String("code", line.code), slog.String("cause", err.Error()))
+	}
+	s.logger.LogAttrs(request.Context(), level, "request", attrs...)
+}
+
+// milliseconds is a duration as a number, to the microsecond.
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// requestID takes over the id that a client sent, when it is short and plain, or makes one.
+func requestID(r *http.Request) string {
+	if ids := r.Header[echo.HeaderXRequestID]; len(ids) == 1 && plainID(ids[0]) {
+		return ids[0]
+	}
+	return fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64())
+}
+
+// plainID tells whether an id may be echoed and logged: 1 to 64 of [A-Za-z0-9._-].
+func plainID(id string) bool {
+	for i := range len(id) {
+		c := id[i]
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return id != "" && len(id) <= maxRequestIDBytes
+}
+
+// setReadDeadline bounds the reads of the request body; the zero time lifts the bound. A connection without deadlines
+// (in tests) has none to set.
+func (x *exchange) setReadDeadline(t time.Time) {
+	_ = http.NewResponseController(x.Response().Writer).SetReadDeadline(t)
+}
+
+// setWriteDeadline bounds the writes of the response; the zero time lifts the bound.
+func (x *exchange) setWriteDeadline(t time.Time) {
+	_ = http.NewResponseController(x.Response().Writer).SetWriteDeadline(t)
+}

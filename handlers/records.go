@@ -1,0 +1,173 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"keyrange/store"
+)
+
+// generatedKeyAttempts is how often a record posted without a key gets a new one when there is a record under it. Made
+// keys are unique by design, so a second attempt is an accident and a fourth a fault.
+const generatedKeyAttempts = 4
+
+// get answers GET and HEAD of a record. If-Modified-Since is ignored: a record may change twice within its second.
+func (s *Server) get(ctx context.Context, x *exchange) error {
+	header := x.Request().Header
+	cond, err := ifMatch(header)
+	if err != nil {
+		return err
+	}
+	rec, err := s.records.Get(ctx, x.collection.Name, x.key)
+	if err != nil {
+		return err
+	}
+	if !matches(cond, rec.Tag) {
+		return store.ErrPrecondition
+	}
+	etag := x.describe(rec)
+	// Caches may keep a record, but must ask each time whether it is still the same.
+	x.Response().Header()[echo.HeaderCacheControl] = []string{"no-cache"}
+	if notModified(header, etag) {
+		x.Response().WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	return x.sendRecord(http.StatusOK, rec)
+}
+
+// put stores the body under the key of the path, whether or not there is a record, unless the request demands either.
+func (s *Server) put(ctx context.Context, x *exchange) error {
+	cond, createOnly, err := writeConditions(x.Request().Header, true)
+	if err != nil {
+		return err
+	}
+	body, err := x.readRecord(s.recordLimit())
+	if err != nil {
+		return err
+	}
+	doc, err := scanDocument(body, x.collection.KeyMember)
+	if err != nil {
+		return err
+	}
+	if doc.hasKey && doc.key != x.key {
+		return errKeyMismatch
+	}
+	text, err := x.collection.complete(doc, x.key, s.records.MaxDocumentBytes())
+	if err != nil {
+		return err
+	}
+	var rec store.Record
+	created := true
+	if createOnly {
+		rec, err = s.records.Create(ctx, x.collection.Name, x.key, text)
+		if errors.Is(err, store.ErrConflict) {
+			return because(store.ErrPrecondition, err)
+		}
+	} else {
+		rec, created, err = s.records.Put(ctx, x.collection.Name, x.key, text, cond)
+	}
+	if err != nil {
+		return err
+	}
+	if created {
+		return x.sendCreated(rec)
+	}
+	x.describe(rec)
+	return x.sendRecord(http.StatusOK, rec)
+}
+
+// delete removes a record. A body is not looked at.
+func (s *Server) delete(ctx context.Context, x *exchange) error {
+	cond, _, err := writeConditions(x.Request().Header, false)
+	if err != nil {
+		return err
+	}
+	if err := s.records.Delete(ctx, x.collection.Name, x.key, cond); err != nil {
+		return err
+	}
+	x.Response().WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// post creates the record or the records in the body.
+func (s *Server) post(ctx context.Context, x *exchange) error {
+	header := x.Request().Header
+	if len(header[headerIfMatch])+len(header[headerIfNoneMatch])+len(header[headerIfUnmodSince]) > 0 {
+		return refuse(errCondition, "POST takes no conditions: it only ever creates")
+	}
+	media, err := mediaType(header)
+	if err != nil {
+		return err
+	}
+	if media == mediaNDJSON {
+		return s.postLines(x)
+	}
+	body, array, err := x.readBody(s.recordLimit(), s.bulkLimit())
+	if err != nil {
+		return err
+	}
+	if array {
+		return s.postArray(x, body)
+	}
+	doc, err := scanDocument(body, x.collection.KeyMember)
+	if err != nil {
+		return err
+	}
+	rec, err := s.create(ctx, x.collection, doc)
+	if err != nil {
+		return err
+	}
+	return x.sendCreated(rec)
+}
+
+// create stores a new record under the key in its document, or under a made one.
+func (s *Server) create(ctx context.Context, c *collection, doc document) (store.Record, error) {
+	if doc.hasKey {
+		text, err := c.complete(doc, doc.key, s.records.MaxDocumentBytes())
+		if err != nil {
+			return store.Record{}, err
+		}
+		return s.records.Create(ctx, c.Name, doc.key, text)
+	}
+	for range generatedKeyAttempts {
+		key, err := s.options.NewKey()
+		if err != nil {
+			return store.Record{}, fmt.Errorf("%w: make a key: %w", store.ErrUnavailable, err)
+		}
+		text, err := c.complete(doc, key, s.records.MaxDocumentBytes())
+		if err != nil {
+			return store.Record{}, err
+		}
+		rec, err := s.records.Create(ctx, c.Name, key, text)
+		if !errors.Is(err, store.ErrConflict) {
+			return rec, err
+		}
+	}
+	// The conflicts stay out of the chain: the client posted no key that could exist.
+	return store.Record{}, fmt.Errorf("%w: %d made keys in a row existed", store.ErrBusy, generatedKeyAttempts)
+}
+
+// describe sets the headers that tell a record's version, and returns the ETag.
+func (x *exchange) describe(rec store.Record) string {
+	header, etag := x.Response().Header(), formatETag(rec.Tag)
+	header[headerETag] = []string{etag}
+	header[echo.HeaderLastModified] = []string{rec.UpdatedAt.UTC().Format(http.TimeFormat)}
+	return etag
+}
+
+// sendRecord answers with a record as it is stored.
+func (x *exchange) sendRecord(status int, rec store.Record) error {
+	x.Response().Header()[echo.HeaderContentType] = []string{mediaJSON}
+	return x.send(status, rec.Document)
+}
+
+// sendCreated answers 201 with the record and where it is.
+func (x *exchange) sendCreated(rec store.Record) error {
+	x.describe(rec)
+	x.Response().Header()[echo.HeaderLocation] = []string{location(x.collection.Name, rec.Key)}
+	return x.sendRecord(http.StatusCreated, rec)
+}

@@ -1,0 +1,94 @@
+package handlers
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+)
+
+// Route patterns, in echo's notation. A key is whatever follows the collection; recordTarget takes it apart.
+const (
+	patternCollection = "/v1/:collection"
+	patternRecord     = "/v1/:collection/*"
+	patternHealthz    = "/healthz"
+	patternReadyz     = "/readyz"
+)
+
+// handler answers one request within ctx, which ends at the request timeout. An error that it returns becomes a problem
+// document, unless the response has begun.
+type handler func(ctx context.Context, x *exchange) error
+
+// route is one line of the route table.
+type route struct {
+	method, pattern string
+	handle          handler
+}
+
+// publicRoutes is the route table of the clients' listener. A known path with another method is 405, all else 404.
+func (s *Server) publicRoutes() []route {
+	return append(s.healthRoutes(), []route{
+		{http.MethodPost, patternCollection, s.onCollection(s.post)},
+		{http.MethodGet, patternRecord, s.onRecord(s.get)},
+		{http.MethodHead, patternRecord, s.onRecord(s.get)},
+		{http.MethodPut, patternRecord, s.onRecord(s.put)},
+		{http.MethodDelete, patternRecord, s.onRecord(s.delete)},
+	}...)
+}
+
+// adminRoutes is the route table of the operators' listener.
+func (s *Server) adminRoutes() []route { return s.healthRoutes() }
+
+// healthRoutes are on both listeners.
+func (s *Server) healthRoutes() []route {
+	return []route{
+		{http.MethodGet, patternHealthz, s.healthz},
+		{http.MethodHead, patternHealthz, s.healthz},
+		{http.MethodGet, patternReadyz, s.readyz},
+		{http.MethodHead, patternReadyz, s.readyz},
+	}
+}
+
+// serve runs a route under the request timeout.
+func (s *Server) serve(r route) echo.HandlerFunc {
+	read := r.method == http.MethodGet || r.method == http.MethodHead
+	return func(c echo.Context) error {
+		x := c.(*exchange)
+		x.route = r.pattern
+		client := x.Request().Context()
+		ctx, cancel := context.WithTimeout(client, s.options.RequestTimeout)
+		defer cancel()
+		return settle(client, ctx, read, r.handle(ctx, x))
+	}
+}
+
+// onCollection resolves the collection of a request before next.
+func (s *Server) onCollection(next handler) handler {
+	return func(ctx context.Context, x *exchange) error {
+		name, _, err := splitTarget(x.Request().URL.EscapedPath())
+		if err != nil {
+			return err
+		}
+		if x.collection = s.collections[name]; x.collection == nil {
+			return errCollection
+		}
+		return next(ctx, x)
+	}
+}
+
+// onRecord resolves the collection and the key of a request before next.
+func (s *Server) onRecord(next handler) handler {
+	return func(ctx context.Context, x *exchange) error {
+		name, escaped, err := splitTarget(x.Request().URL.EscapedPath())
+		if err != nil {
+			return err
+		}
+		if x.collection = s.collections[name]; x.collection == nil {
+			return errCollection
+		}
+		if x.key, err = decodeKey(escaped); err != nil {
+			return err
+		}
+		return next(ctx, x)
+	}
+}

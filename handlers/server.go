@@ -1,0 +1,118 @@
+// Package handlers is the HTTP face of the gateway: requests in, store calls out. The contract is DESIGN.md section 8.
+// routes.go holds the whole route table, problem.go the one table from errors to statuses.
+package handlers
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"keyrange/store"
+)
+
+// Records is what the handlers need of the record store. Its errors are those of package store. A document handed in
+// must not be changed afterwards, by either side: the store may still be sending it when the call has returned.
+type Records interface {
+	// Create stores a document under a key that has none; otherwise the error is a *store.ConflictError.
+	Create(ctx context.Context, collection, key string, document []byte) (store.Record, error)
+	// Get returns the record under the key.
+	Get(ctx context.Context, collection, key string) (store.Record, error)
+	// Put stores a document whether or not there is a record; created tells which it was.
+	Put(ctx context.Context, collection, key string, document []byte, cond store.Condition) (rec store.Record, created bool, err error)
+	// Delete removes the record under the key.
+	Delete(ctx context.Context, collection, key string, cond store.Condition) error
+	// Health asks every dependency, side by side, whether it answers, until ctx ends.
+	Health(ctx context.Context) []store.Health
+	// MaxDocumentBytes is the size of the largest document that every node takes.
+	MaxDocumentBytes() int64
+}
+
+// Collection is one collection that the gateway serves.
+type Collection struct {
+	// Name is the path segment after /v1/.
+	Name string
+	// KeyMember is the top-level member of a document that holds its key.
+	KeyMember string
+}
+
+// Options are the settings of a Server. Zero limits and timeouts are not defaulted: they refuse everything.
+type Options struct {
+	// Collections lists what is served; another name answers 404.
+	Collections []Collection
+	// RequestTimeout bounds one request, or one item of a bulk request.
+	RequestTimeout time.Duration
+	// MaxBodyBytes bounds the body of one record, MaxBulkBytes a whole JSON array. An NDJSON stream has no end to bound.
+	MaxBodyBytes, MaxBulkBytes int64
+	// NewKey makes the key of a record that is posted without one.
+	NewKey func() (string, error)
+	// Logger gets one line per request; nil discards them.
+	Logger *slog.Logger
+}
+
+// collection is a Collection as the handlers use it.
+type collection struct {
+	Collection
+	// opening is the start of a document that gets its key put first: `{"<key member>":`.
+	opening []byte
+}
+
+// Server answers HTTP requests from a record store. It holds no state of its own and starts nothing; its handlers may be
+// used by any number of listeners at once.
+type Server struct {
+	records     Records
+	options     Options
+	collections map[string]*collection
+	logger      *slog.Logger
+	// streamIdle bounds one wait for the client of a bulk request, in either direction.
+	streamIdle time.Duration
+	public     *echo.Echo
+	admin      *echo.Echo
+}
+
+// streamIdleTimeout is the wait of Server.streamIdle: long enough for a producer that computes, short enough that dead
+// clients do not pile up.
+const streamIdleTimeout = time.Minute
+
+// New builds a server. The options must have been validated: collection names and key members are taken as they are.
+func New(records Records, options Options) *Server {
+	s := &Server{
+		records:     records,
+		options:     options,
+		collections: make(map[string]*collection, len(options.Collections)),
+		logger:      options.Logger,
+		streamIdle:  streamIdleTimeout,
+	}
+	if s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
+	for _, c := range options.Collections {
+		s.collections[c.Name] = &collection{Collection: c, opening: documentOpening(c.KeyMember)}
+	}
+	s.public = s.listener(s.publicRoutes())
+	s.admin = s.listener(s.adminRoutes())
+	return s
+}
+
+// Public is the handler of the listener that clients use.
+func (s *Server) Public() http.Handler { return s.public }
+
+// Admin is the handler of the operators' listener.
+func (s *Server) Admin() http.Handler { return s.admin }
+
+// listener builds the echo instance of one listener. Echo prints nothing: what there is to say is in the request line.
+func (s *Server) listener(routes []route) *echo.Echo {
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.Logger.SetOutput(io.Discard)
+	// A forwarded address is only as good as the peer that sent it, and no trusted proxies are configured.
+	e.IPExtractor = echo.ExtractIPDirect()
+	e.Use(s.observe)
+	for _, r := range routes {
+		e.Add(r.method, r.pattern, s.serve(r))
+	}
+	return e
+}

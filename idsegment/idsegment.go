@@ -1,0 +1,61 @@
+// Package idsegment gives every record its ID. An issuer is a database that hands out segments, blocks of IDs, each to
+// one gateway; a sequence hands the IDs of its segments out within the process, without a round trip per ID.
+//
+// Everything here serves I1: an ID is issued at most once, ever. IDs may be lost (a crash, a lost reply), so they have
+// gaps, and across gateways they are not ordered by time.
+package idsegment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Outcomes of leasing and issuing. None of them can leave an ID behind that is issued a second time.
+var (
+	// ErrExhausted: the range has no IDs left to lease. Another gateway that stops may still hand some back.
+	ErrExhausted = errors.New("no IDs left in the range")
+	// ErrUnavailable: the issuer cannot be reached, refuses, or did not answer in time. A segment that it leased all the
+	// same is lost, nobody will use it.
+	ErrUnavailable = errors.New("issuer unavailable")
+	// ErrRewound: the issuer's row is missing, behind IDs that are known to be issued, or reaches outside the range. Its
+	// word cannot be trusted, so nothing is issued until an operator has looked: an alarm.
+	ErrRewound = errors.New("issuer rewound")
+	// ErrMismatch: the issuer knows the range under other bounds than the caller.
+	ErrMismatch = errors.New("issuer holds other bounds for the range")
+	// ErrClosed: the sequence has been closed.
+	ErrClosed = errors.New("sequence closed")
+)
+
+// Segment is the block of IDs [Start, End). It is empty unless Start < End.
+type Segment struct{ Start, End int64 }
+
+// Bounds are the IDs [Lo, Hi) of a range; IDs start at 1.
+type Bounds struct{ Lo, Hi int64 }
+
+// Name names one sequence. The same ID may be issued in two collections, never in two ranges of one.
+type Name struct {
+	// Collection has 1 to 64 bytes and is compared byte by byte.
+	Collection string
+	// Range is the range's number, from 1.
+	Range int64
+}
+
+// String is for logs and errors: "orders/1".
+func (n Name) String() string { return fmt.Sprintf("%s/%d", n.Collection, n.Range) }
+
+// Issued is how far an issuer has come with one sequence.
+type Issued struct {
+	Name
+	// Next is the first ID that is not leased. End is the range's upper bound: all IDs are leased when Next has reached it.
+	Next, End int64
+}
+
+// Leaser is what a sequence needs of an issuer. Errors match ErrExhausted, ErrUnavailable or ErrRewound.
+type Leaser interface {
+	// Lease hands out 1 to count IDs that nobody else ever gets.
+	Lease(ctx context.Context, name Name, count int64) (Segment, error)
+	// Return takes a tail back that was leased last and not used, and reports whether it could. Whatever it answers, the
+	// caller must not use the tail any more.
+	Return(ctx context.Context, name Name, tail Segment) (bool, error)
+}

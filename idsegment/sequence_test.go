@@ -1,0 +1,375 @@
+package idsegment
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"keyrange/test/servers"
+)
+
+var wide = Bounds{1, 10_000_001}
+
+// I1: two gateways issue from one range at once, and no ID twice.
+func TestI1TwoGatewaysShareARange(t *testing.T) {
+	onEngines(t, func(t *testing.T, open func() *Issuer) {
+		gateways := make([]*Sequence, 2)
+		for g := range gateways {
+			issuer := open()
+			register(t, issuer, orders, wide.Lo, wide.Hi)
+			gateways[g] = closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 10, MaxStep: 40}))
+		}
+		const callers, each = 32, 100
+		ids := concurrently(callers, func(caller int) []int64 {
+			s := gateways[caller%2]
+			if caller < callers/2 {
+				return take(t, s, each)
+			}
+			ids, err := s.NextN(t.Context(), each)
+			if err != nil {
+				t.Error(err)
+			}
+			return ids
+		})
+		if len(ids) != callers*each {
+			t.Errorf("got %d IDs, want %d", len(ids), callers*each)
+		}
+		distinct(t, ids, wide.Lo, wide.Hi)
+	})
+}
+
+// CASE 28: many more callers than the step has IDs.
+func TestSequenceSmallStepManyCallers(t *testing.T) {
+	onEngines(t, func(t *testing.T, open func() *Issuer) {
+		issuer := open()
+		register(t, issuer, orders, wide.Lo, wide.Hi)
+		s := closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 10, MaxStep: 10}))
+		ids := concurrently(1000, func(int) []int64 {
+			id, err := s.Next(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			return []int64{id}
+		})
+		distinct(t, ids, wide.Lo, wide.Hi)
+	})
+}
+
+// CASE 28: a refill leases enough for all callers that wait, and they share it.
+func TestSequenceRefillCoversWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := newMemory(wide.Lo, wide.Hi)
+		issuer.stall = make(chan struct{})
+		s := closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 10, MaxStep: 10}))
+		go func() {
+			synctest.Wait() // all callers wait
+			close(issuer.stall)
+		}()
+		ids := concurrently(1000, func(int) []int64 { return take(t, s, 1) })
+		synctest.Wait()
+		distinct(t, ids, wide.Lo, wide.Hi)
+		if leases := issuer.asked(); len(leases) > 5 || leases[1] < 900 {
+			t.Errorf("leases of %v, want the second to cover all who waited", leases)
+		}
+	})
+}
+
+// CASE 30: a batch larger than the step is one larger lease.
+func TestSequenceLargeBatch(t *testing.T) {
+	issuer := newMemory(wide.Lo, wide.Hi)
+	s := closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 10, MaxStep: 10}))
+	ids, err := s.NextN(t.Context(), 5000)
+	if err != nil || !slices.Equal(ids, sequential(1, 5001)) {
+		t.Errorf("got %d IDs, %v", len(ids), err)
+	}
+	if leases := issuer.asked(); leases[0] != 5000 {
+		t.Errorf("leases of %v", leases)
+	}
+}
+
+// Ranges with fewer IDs than any step issue each of them once, and then say so.
+func TestSequenceTinyRanges(t *testing.T) {
+	onEngines(t, func(t *testing.T, open func() *Issuer) {
+		issuer := open()
+		for number, size := range []int64{1, 2, 5, 10, 1500} {
+			name, bounds := Name{"tiny", int64(number + 1)}, Bounds{100, 100 + size}
+			register(t, issuer, name, bounds.Lo, bounds.Hi)
+			s := closing(t, NewSequence(issuer, name, bounds, 1, Options{}))
+			ids := concurrently(4, func(int) []int64 {
+				var ids []int64
+				for {
+					id, err := s.Next(t.Context())
+					if errors.Is(err, ErrExhausted) {
+						return ids
+					}
+					if err != nil {
+						t.Error(err)
+						return ids
+					}
+					ids = append(ids, id)
+				}
+			})
+			if !slices.Equal(ids, sequential(bounds.Lo, bounds.Hi)) {
+				t.Errorf("%d IDs: got %v", size, ids)
+			}
+			if !s.Low() {
+				t.Errorf("%d IDs: not low when exhausted", size)
+			}
+		}
+	})
+}
+
+// What is left of a range goes to a batch that wants more.
+func TestSequenceBatchAtTheEnd(t *testing.T) {
+	s := closing(t, NewSequence(newMemory(1, 6), orders, Bounds{1, 6}, 1, Options{}))
+	ids, err := s.NextN(t.Context(), 8)
+	if !slices.Equal(ids, sequential(1, 6)) || !errors.Is(err, ErrExhausted) {
+		t.Errorf("got %v, %v", ids, err)
+	}
+	s.Reuse(3)
+	if ids, err := s.NextN(t.Context(), 2); !slices.Equal(ids, []int64{3}) || !errors.Is(err, ErrExhausted) {
+		t.Errorf("got %v, %v", ids, err)
+	}
+}
+
+func TestSequenceLow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := closing(t, NewSequence(newMemory(1, 21), orders, Bounds{1, 21}, 1, Options{}))
+		if _, err := s.NextN(t.Context(), 10); err != nil { // the range's step is 1
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if s.Low() {
+			t.Error("low while the issuer has IDs")
+		}
+		if _, err := s.NextN(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !s.Low() {
+			t.Error("not low after the last segment")
+		}
+	})
+}
+
+// Callers do not wait while the issuer stalls, as long as the buffer lasts.
+func TestSequencePrefetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := newMemory(wide.Lo, wide.Hi)
+		s := closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 100, MaxStep: 100, LeaseTimeout: time.Hour}))
+		take(t, s, 50)
+		synctest.Wait()
+		if leases := issuer.asked(); len(leases) != 1 {
+			t.Fatalf("leases of %v before half of the first is used", leases)
+		}
+		stall := make(chan struct{})
+		issuer.set(func(m *memory) { m.stall = stall })
+		started := time.Now()
+		if got := take(t, s, 50); !slices.Equal(got, sequential(51, 101)) {
+			t.Errorf("got %v", got)
+		}
+		if waited := time.Since(started); waited > 0 {
+			t.Errorf("callers waited %v", waited)
+		}
+		synctest.Wait()
+		if leases := issuer.asked(); len(leases) != 2 {
+			t.Errorf("leases of %v, want one on its way", leases)
+		}
+		close(stall)
+		take(t, s, 100)
+	})
+}
+
+// A caller waits for a stalled issuer until its own deadline, and the refill goes on for the others.
+func TestSequenceWaitersKeepTheirDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := newMemory(wide.Lo, wide.Hi)
+		issuer.stall = make(chan struct{})
+		s := closing(t, NewSequence(issuer, orders, wide, 1, Options{LeaseTimeout: time.Minute}))
+		started := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err := s.Next(ctx)
+		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if waited := time.Since(started); waited != 300*time.Millisecond {
+			t.Errorf("waited %v", waited)
+		}
+		go func() {
+			synctest.Wait()
+			close(issuer.stall)
+		}()
+		if ids := take(t, s, 1); ids[0] != 1 {
+			t.Errorf("got %v, want the first ID of the refill that the other caller started", ids)
+		}
+	})
+}
+
+// A stalled lease ends by its own timeout, which no caller takes for the end of its own deadline.
+func TestSequenceLeaseTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := newMemory(wide.Lo, wide.Hi)
+		issuer.stall = make(chan struct{})
+		s := closing(t, NewSequence(issuer, orders, wide, 1, Options{}))
+		started := time.Now()
+		_, err := s.Next(t.Context())
+		if !errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if waited := time.Since(started); waited != defaultLeaseTimeout {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
+// CASE 32: a failed refill fails those who wait, at once, and the next caller tries again.
+func TestSequenceRecovers(t *testing.T) {
+	issuer := newMemory(wide.Lo, wide.Hi)
+	issuer.fail = ErrUnavailable
+	s := closing(t, NewSequence(issuer, orders, wide, 1, Options{}))
+	for range 3 {
+		if _, err := s.Next(t.Context()); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+	}
+	issuer.set(func(m *memory) { m.fail = nil })
+	if ids := take(t, s, 3); !slices.Equal(ids, sequential(1, 4)) {
+		t.Errorf("got %v", ids)
+	}
+}
+
+// An outage that begins and ends while the buffer lasts goes unnoticed, and the prefetch is made up for.
+func TestSequencePrefetchIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		issuer := newMemory(wide.Lo, wide.Hi)
+		s := closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 100, MaxStep: 100}))
+		take(t, s, 1)
+		issuer.set(func(m *memory) { m.fail = ErrUnavailable })
+		take(t, s, 60)
+		synctest.Wait()
+		issuer.set(func(m *memory) { m.fail = nil })
+		take(t, s, 30)
+		synctest.Wait()
+		if leases := issuer.asked(); len(leases) != 3 {
+			t.Errorf("leases of %v, want one that failed and one that made up for it", leases)
+		}
+		issuer.set(func(m *memory) { m.fail = ErrUnavailable })
+		if ids := take(t, s, 30); !slices.Equal(ids, sequential(92, 122)) {
+			t.Errorf("got %v", ids)
+		}
+	})
+}
+
+// A lease whose reply is lost is never used: its IDs are a gap.
+func TestSequenceLostReply(t *testing.T) {
+	server := servers.MySQL(t)[0]
+	proxy, rawURL := servers.NewProxyFor(t, servers.FreshMySQL(t, server))
+	issuer := openIssuer(t, rawURL)
+	register(t, issuer, orders, wide.Lo, wide.Hi)
+	s := closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 10, MaxStep: 10}))
+	<-lose(t, proxy, s)
+	if ids := take(t, s, 1); ids[0] != 11 {
+		t.Errorf("got %v, want the first ID after the lost segment", ids)
+	}
+}
+
+// lose makes the next lease of s take effect without an answer.
+func lose(t *testing.T, proxy *servers.Proxy, s *Sequence) <-chan struct{} {
+	t.Helper()
+	happened := proxy.SwallowReply([]byte("UPDATE id_segment"))
+	if _, err := s.Next(t.Context()); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("lost reply: %v", err)
+	}
+	return happened
+}
+
+// CASE 32, stalled: the issuer neither answers nor closes, and then goes on.
+func TestSequenceStalledServer(t *testing.T) {
+	server := servers.MySQL(t)[0]
+	proxy, rawURL := servers.NewProxyFor(t, servers.FreshMySQL(t, server))
+	issuer := openIssuer(t, rawURL)
+	register(t, issuer, orders, wide.Lo, wide.Hi)
+	s := closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 10, MaxStep: 10, LeaseTimeout: 200 * time.Millisecond}))
+	before := take(t, s, 1)
+	proxy.Stall()
+	ids := before
+	for {
+		id, err := s.Next(t.Context())
+		if err != nil {
+			if !errors.Is(err, ErrUnavailable) {
+				t.Errorf("stalled: %v", err)
+			}
+			break
+		}
+		ids = append(ids, id)
+	}
+	proxy.Resume()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		id, err := s.Next(t.Context())
+		if err == nil {
+			ids = append(ids, id)
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no recovery: %v", err)
+		}
+	}
+	slices.Sort(ids)
+	distinct(t, ids, wide.Lo, wide.Hi)
+}
+
+func TestSequenceReuse(t *testing.T) {
+	s := closing(t, NewSequence(newMemory(1, 1001), orders, Bounds{1, 1001}, 1, Options{}))
+	take(t, s, 5)
+	s.Reuse(2)
+	s.Reuse(4)
+	s.Reuse(0)    // outside the range
+	s.Reuse(1001) // outside the range
+	got := take(t, s, 3)
+	slices.Sort(got)
+	if !slices.Equal(got, []int64{2, 4, 6}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// I1 with every method at once: IDs that are given back come out again, but never while somebody holds them.
+func TestI1ReuseUnderLoad(t *testing.T) {
+	s := NewSequence(newMemory(wide.Lo, wide.Hi), orders, wide, 1, Options{MinStep: 10, MaxStep: 100})
+	var held sync.Map
+	var closed atomic.Int64
+	concurrently(16, func(caller int) []int64 {
+		for n := 0; ; n++ {
+			id, err := s.Next(t.Context())
+			if err != nil {
+				if !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+				closed.Add(1)
+				return nil
+			}
+			if _, twice := held.LoadOrStore(id, caller); twice {
+				t.Errorf("ID %d was issued twice", id)
+				return nil
+			}
+			if n%3 == 0 {
+				held.Delete(id)
+				s.Reuse(id)
+			}
+			if n == 3000 && caller == 0 {
+				if err := s.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	if closed.Load() != 16 {
+		t.Errorf("%d callers were refused after Close, want all", closed.Load())
+	}
+}

@@ -1,0 +1,189 @@
+package integration
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// exchange is one request of a transcript.
+type exchange struct {
+	method, path, body string
+	// headers are of the form "Name: value".
+	headers []string
+}
+
+// crudCalls are the calls with one record each. The IDs that they get are the same everywhere.
+var crudCalls = []exchange{
+	{"POST", "/v1/records", `{"key":"order-1", "amount":12.50,"big":18446744073709551615}`, nil},
+	{"POST", "/v1/records", `{"key":"order-1"}`, nil},
+	{"POST", "/v1/records", `{"note":"a record without a key"}`, nil},
+	{"POST", "/v1/records", `{}`, nil},
+	{"POST", "/v1/records", `{"key":"with space/and slash ü"}`, nil},
+	{"GET", "/v1/records/with%20space%2Fand%20slash%20%C3%BC", "", nil},
+	{"POST", "/v1/records", `{"key":"order-2"}`, []string{"If-None-Match: *"}},
+	{"POST", "/v1/nothing", `{"key":"order-1"}`, nil},
+	{"GET", "/v1/records/order-1", "", nil},
+	{"GET", "/v1/records/order-1", "", []string{`If-None-Match: "1-1"`}},
+	{"GET", "/v1/records/order-1", "", []string{`If-Match: "1-2"`}},
+	{"GET", "/v1/records/order-0", "", nil},
+	{"HEAD", "/v1/records/order-1", "", nil},
+	{"HEAD", "/v1/records/order-0", "", nil},
+	{"PUT", "/v1/records/order-2", `{"n":1}`, nil},
+	{"PUT", "/v1/records/order-2", `{"n":2}`, nil},
+	{"PUT", "/v1/records/order-2", `{"n":2}`, nil},
+	{"PUT", "/v1/records/order-2", `{"key":"order-2","n":4}`, []string{`If-Match: "4-3"`}},
+	{"PUT", "/v1/records/order-2", `{"n":5}`, []string{`If-Match: "5-3"`}},
+	{"PUT", "/v1/records/order-2", `{"n":5}`, []string{`If-Match: "5-4", "5-3"`}},
+	{"PUT", "/v1/records/order-2", `{"n":6}`, []string{"If-None-Match: *"}},
+	{"PUT", "/v1/records/order-3", `{"n":1}`, []string{"If-None-Match: *"}},
+	{"PUT", "/v1/records/order-4", `{"n":1}`, []string{"If-Match: *"}},
+	{"PUT", "/v1/records/order-2", `{"key":"order-3"}`, nil},
+	{"GET", "/v1/records/order-2", "", nil},
+	{"DELETE", "/v1/records/order-2", "", []string{`If-Match: "4-4"`}},
+	{"DELETE", "/v1/records/order-2", "", []string{`If-Match: "5-5"`}},
+	{"DELETE", "/v1/records/order-2", "", nil},
+	{"DELETE", "/v1/records/order-3", "", nil},
+	{"GET", "/v1/records/order-3", "", nil},
+	{"POST", "/v1/records", `{"key":"order-3","again":true}`, nil},
+	{"GET", "/v1/records/order-3", "", nil},
+	{"PATCH", "/v1/records/nobody", `{"n":1}`, nil},
+	{"GET", "/elsewhere", "", nil},
+}
+
+// bulkCalls are the calls with many records each and the looks at what they made. Within one call the IDs may go to
+// the records in any order.
+var bulkCalls = []exchange{
+	{"POST", "/v1/records", `[{"key":"a","n":1}, {"key":"b"},{"key":"a","n":2},{"key":"order-1"},7,{"key":""}]`, nil},
+	{"POST", "/v1/records", `[]`, nil},
+	{"POST", "/v1/records", `[{"key":"never"}`, nil},
+	{"GET", "/v1/records/never", "", nil},
+	{"POST", "/v1/records", "{\"key\":\"c\",\"n\":1}\n\n{\"key\":\"d\"}\r\n{\"key\":\"c\",\"n\":2}\n{\"key\":\n{\"key\":\"e\"}", []string{"Content-Type: application/x-ndjson"}},
+	{"GET", "/v1/records/a", "", nil},
+	{"GET", "/v1/records/c", "", nil},
+	{"HEAD", "/v1/records/e", "", nil},
+}
+
+// shownHeaders are the headers that a transcript has, where they are set.
+var shownHeaders = []string{"Content-Type", "ETag", "Location", "Allow", "Retry-After", "Cache-Control", "X-Request-Id"}
+
+// transcript writes calls and answers as text that is the same for every gateway.
+type transcript struct {
+	strings.Builder
+	g     *gateway
+	calls int
+}
+
+// call makes one call. The request id is the client's, so that it is known.
+func (tr *transcript) call(t *testing.T, e exchange) answer {
+	t.Helper()
+	tr.calls++
+	id := fmt.Sprintf("call-%d", tr.calls)
+	a := tr.g.do(t, e.method, e.path, e.body, append([]string{"X-Request-Id: " + id}, e.headers...)...)
+	fmt.Fprintf(tr, "%s %s\n", e.method, e.path)
+	for _, header := range e.headers {
+		fmt.Fprintln(tr, header)
+	}
+	if e.body != "" {
+		fmt.Fprintln(tr, strings.TrimSpace(e.body))
+	}
+	text := fmt.Sprintf("%d\n", a.status)
+	for _, name := range shownHeaders {
+		if value := a.header.Get(name); value != "" {
+			text += name + ": " + value + "\n"
+		}
+	}
+	if e.method == "HEAD" {
+		text += "Content-Length: " + a.header.Get("Content-Length") + "\n"
+	}
+	fmt.Fprintf(tr, "%s%s\n\n", text, strings.TrimSuffix(a.body, "\n"))
+	if (a.header.Get("Last-Modified") != "") != (a.header.Get("ETag") != "" && a.status < 400) {
+		t.Errorf("%s %s: Last-Modified %q with ETag %q", e.method, e.path, a.header.Get("Last-Modified"), a.header.Get("ETag"))
+	}
+	return a
+}
+
+// quotedTag is an ETag, in a header or within JSON.
+var quotedTag = regexp.MustCompile(`("|\\")([0-9]+)-([0-9]+)("|\\")`)
+
+// nameIDs gives the IDs in ETags names in the order in which they come.
+func nameIDs(text string) string {
+	names := map[string]string{}
+	return quotedTag.ReplaceAllStringFunc(text, func(tag string) string {
+		parts := quotedTag.FindStringSubmatch(tag)
+		if names[parts[2]] == "" {
+			names[parts[2]] = fmt.Sprintf("id%d", len(names)+1)
+		}
+		return parts[1] + names[parts[2]] + "-" + parts[3] + parts[4]
+	})
+}
+
+// crudTranscript makes all calls on a fresh gateway.
+func crudTranscript(t *testing.T, g *gateway) string {
+	t.Helper()
+	single := &transcript{g: g}
+	made := 0
+	masks := []string{}
+	for _, e := range crudCalls {
+		a := single.call(t, e)
+		var doc struct{ Key string }
+		if e.method == "POST" && a.status == 201 && !strings.Contains(e.body, `"key"`) && json.Unmarshal([]byte(a.body), &doc) == nil {
+			made++
+			masks = append(masks, doc.Key, fmt.Sprintf("MADE-KEY-%d", made))
+			if got := g.do(t, "GET", a.header.Get("Location"), ""); got.body != a.body || a.header.Get("Location") != "/v1/records/"+doc.Key {
+				t.Errorf("the record under the made key %s at %s: got %q, want %q", doc.Key, a.header.Get("Location"), got.body, a.body)
+			}
+		}
+	}
+	bulk := &transcript{g: g, calls: single.calls}
+	for _, e := range bulkCalls {
+		bulk.call(t, e)
+	}
+	return strings.NewReplacer(masks...).Replace(single.String()) + nameIDs(bulk.String())
+}
+
+// TestCRUDSameAnswers: the same calls get the same answers, byte for byte, whatever the records are kept in.
+func TestCRUDSameAnswers(t *testing.T) {
+	golden := filepath.Join("testdata", "crud.golden")
+	stacks(t, func(t *testing.T, kind string) {
+		g := startGateway(t, newStack(t, kind, 2, 10_000_000).config())
+		got := crudTranscript(t, g)
+		g.stop(t)
+		if *update && kind == embedded {
+			if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compareLines(t, got, string(want))
+	})
+}
+
+// compareLines shows the first line that differs, with what stands before it.
+func compareLines(t *testing.T, got, want string) {
+	t.Helper()
+	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range max(len(gotLines), len(wantLines)) {
+		line := func(lines []string) string {
+			if i < len(lines) {
+				return lines[i]
+			}
+			return "(the end)"
+		}
+		if line(gotLines) != line(wantLines) {
+			from := max(0, i-10)
+			t.Errorf("line %d differs:\n%s\ngot  %s\nwant %s", i+1, strings.Join(wantLines[from:min(i, len(wantLines))], "\n"), line(gotLines), line(wantLines))
+			return
+		}
+	}
+}

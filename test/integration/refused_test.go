@@ -1,0 +1,248 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"keyrange/test/servers"
+)
+
+// wantRefusal checks that a command refused to go on, and said why.
+func wantRefusal(t *testing.T, printed string, code int, words ...string) {
+	t.Helper()
+	if code != 1 {
+		t.Errorf("exit code: got %d, want 1\n%s", code, printed)
+	}
+	for _, word := range words {
+		if !strings.Contains(printed, word) {
+			t.Errorf("the message does not say %q:\n%s", word, printed)
+		}
+	}
+	if strings.Contains(printed, "goroutine ") {
+		t.Errorf("it panicked:\n%s", printed)
+	}
+}
+
+// tiny is a config file with what matters replaced; what is empty has its default.
+func tiny(collections, size, nodes string) string {
+	return fmt.Sprintf("server: {listen: \"127.0.0.1:0\"}\nadmin: {listen: \"127.0.0.1:0\"}\ncollections: [%s]\nranges: {size: %s}\nnodes:\n%s", collections, size, nodes)
+}
+
+// good parts of a tiny config.
+const (
+	goodCollections = "{name: records, key: key}"
+	goodSize        = "1000"
+	goodNodes       = "  - {name: node-1, dsn: sqlite://data/node-1.db, ranges: \"1\"}\n  - {name: node-2, dsn: sqlite://data/node-2.db, ranges: \"2\"}\n"
+)
+
+// nodeLines is goodNodes with other databases and ranges.
+func nodeLines(dsn1, ranges1, dsn2, ranges2 string) string {
+	return fmt.Sprintf("  - {name: node-1, dsn: %s, ranges: %s}\n  - {name: node-2, dsn: %s, ranges: %s}\n", dsn1, ranges1, dsn2, ranges2)
+}
+
+// TestConfigRefused: a config file that cannot be right is refused by serve and by check with the key, the line and
+// both sides of a contradiction, and nothing is made (CASES 34, 35, 37, 41).
+func TestConfigRefused(t *testing.T) {
+	t.Parallel()
+	const one, two = "sqlite://data/node-1.db", "sqlite://data/node-2.db"
+	cases := []struct {
+		name, config string
+		words        []string
+	}{
+		{"unknown key with capitals", tiny(goodCollections, goodSize, goodNodes) + "serverName: x\n", []string{"config.yaml:8", "serverName"}},
+		{"known key with capitals", tiny("{name: records, Key: key}", goodSize, goodNodes), []string{"config.yaml:3", "collections[0].Key", "did you mean key?"}},
+		{"octal size", tiny(goodCollections, "010", goodNodes), []string{"config.yaml:4", "ranges.size", "010"}},
+		{"octal range", tiny(goodCollections, goodSize, nodeLines(one, `"01"`, two, `"2"`)), []string{"config.yaml:6", "nodes[0].ranges", "01"}},
+		{"unquoted octal range", tiny(goodCollections, goodSize, nodeLines(one, "010", two, `"2"`)), []string{"config.yaml:6", "nodes[0].ranges", "quotes"}},
+		{"range zero", tiny(goodCollections, goodSize, nodeLines(one, `"0-1"`, two, `"2"`)), []string{"nodes[0].ranges", "0-1"}},
+		{"gap", tiny(goodCollections, goodSize, nodeLines(one, `"1"`, two, `"3"`)), []string{"config.yaml:7", "nodes[1].ranges", "range 2 is missing"}},
+		{"gap at the start", tiny(goodCollections, goodSize, nodeLines(one, `"2"`, two, `"3"`)), []string{"nodes[0].ranges", "range 1 is missing"}},
+		{"overlap", tiny(goodCollections, goodSize, nodeLines(one, `"1-2"`, two, `"2-3"`)), []string{"config.yaml:7", "nodes[1].ranges", "range 2", "nodes[0].ranges"}},
+		{"same database twice", tiny(goodCollections, goodSize, nodeLines(one, `"1"`, one, `"2"`)), []string{"config.yaml:7", "nodes[1].dsn", "nodes[0].dsn"}},
+		{"same database by another path", tiny(goodCollections, goodSize, nodeLines(one, `"1"`, "sqlite://./data/../data/node-1.db", `"2"`)), []string{"nodes[1].dsn", "nodes[0].dsn"}},
+		{"same MySQL database twice", tiny(goodCollections, goodSize, nodeLines("mysql://a@Host/db", `"1"`, "mysql://b:c@host:3306/db", `"2"`)), []string{"nodes[1].dsn", "nodes[0].dsn"}},
+		{"backtick in a collection", tiny(`{name: "rec`+"`"+`ords"}`, goodSize, goodNodes), []string{"config.yaml:3", "collections[0].name", "rec`ords"}},
+		{"backtick in a key member", tiny(`{name: records, key: "a`+"`"+`b"}`, goodSize, goodNodes), []string{"collections[0].key", "a`b"}},
+		{"collections that differ in case", tiny("{name: records}, {name: Records}", goodSize, goodNodes), []string{"collections[1].name", "collections[0].name"}},
+		{"all at once", tiny(`{name: "a b"}`, "010", nodeLines(one, `"x"`, two, `"2"`)), []string{"collections[0].name", "ranges.size", "nodes[0].ranges"}},
+		{"cut off", "server: {listen: \"127.0.0.1:0\"}\nnodes:\n  - {name: node-1, dsn: ", []string{"not YAML"}},
+		{"empty", "", []string{"empty"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			for _, command := range []string{"serve", "check"} {
+				folder := writeConfig(t, c.config)
+				printed, code := run(t, folder, nil, command)
+				wantRefusal(t, printed, code, c.words...)
+				if files, err := os.ReadDir(folder); err != nil || len(files) != 1 {
+					t.Errorf("a refused %s left files: %v, %v", command, files, err)
+				}
+			}
+		})
+	}
+}
+
+// TestConfigKeepsCase: names with capitals reach the HTTP API as they were written (CASES 37).
+func TestConfigKeepsCase(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, tiny("{name: Orders, key: orderNo}", goodSize, goodNodes))
+	g.expect(t, http.StatusCreated, "POST", "/v1/Orders", `{"orderNo":"A-1"}`)
+	if a := g.expect(t, http.StatusOK, "GET", "/v1/Orders/A-1", ""); a.body != `{"orderNo":"A-1"}` {
+		t.Errorf("got %s", a.body)
+	}
+	g.expect(t, http.StatusNotFound, "GET", "/v1/orders/A-1", "")
+	g.expect(t, http.StatusNotFound, "GET", "/v1/Orders/a-1", "")
+}
+
+// stampedCase is a config that contradicts what is stored.
+type stampedCase struct {
+	name   string
+	change func(s *stack)
+	// words of the message: both sides.
+	words []string
+	// checkPasses: the contradiction is not in the stamps, so check cannot see it.
+	checkPasses bool
+}
+
+// TestStampedDatabasesRefused: databases that hold something else than the config says are refused, with both sides
+// named, and a refused start writes nothing (CASES 35, I7).
+func TestStampedDatabasesRefused(t *testing.T) {
+	const records, size = 25, 10
+	s := newStack(t, servers.MySQLKind, 3, size)
+	other := newStack(t, servers.MySQLKind, 1, size)
+	fresh := newStack(t, servers.MySQLKind, 1, size)
+	startGateway(t, other.config()).stop(t)
+	g := startGateway(t, s.config())
+	made := newAcknowledged()
+	for i := range records {
+		if err := made.create(g, fmt.Sprintf("record-%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.stop(t)
+
+	everything := func() string { return s.dump(t) + other.dump(t) + fresh.dump(t) }
+	before := everything()
+	for _, c := range stampedCases(other, fresh) {
+		t.Run(c.name, func(t *testing.T) {
+			folder := writeConfig(t, s.with(c.change).config())
+			printed, code := run(t, folder, nil, "serve")
+			wantRefusal(t, printed, code, c.words...)
+			if !c.checkPasses {
+				printed, code = run(t, folder, nil, "check")
+				wantRefusal(t, printed, code, c.words...)
+			}
+			if after := everything(); after != before {
+				t.Error("a refused start changed the databases")
+				compareLines(t, after, before)
+				before = after
+			}
+		})
+	}
+	g = startGateway(t, s.config())
+	made.readBack(t, g)
+	g.stop(t)
+}
+
+// stampedCases are changes to a config of three nodes that hold IDs of all their ranges. other is another cluster,
+// fresh has empty databases.
+func stampedCases(other, fresh stack) []stampedCase {
+	return []stampedCase{
+		{"swapped DSNs", func(s *stack) { s.nodes[0].dsn, s.nodes[1].dsn = s.nodes[1].dsn, s.nodes[0].dsn },
+			[]string{"nodes[0] (node-1)", "config wants node node-1", "database says: node node-2", "nodes[1] (node-2)", "config wants node node-2", "database says: node node-1"}, false},
+		{"reordered ranges", func(s *stack) { s.nodes[0].ranges, s.nodes[1].ranges = s.nodes[1].ranges, s.nodes[0].ranges },
+			[]string{"node-1 of cluster", "ranges 2 of 10 IDs", "ranges 1 of 10 IDs"}, false},
+		{"a node given to its neighbour", func(s *stack) { s.nodes = s.nodes[:2]; s.nodes[1].ranges = "2-3" },
+			[]string{"node-3", "node-2"}, true},
+		{"a range moved to a new node", func(s *stack) {
+			s.nodes[2].ranges = "4"
+			s.nodes = append(s.nodes, nodeConfig{"node-4", fresh.nodes[0].dsn, "3"})
+		}, []string{"nodes[2] (node-3)", "ranges 4", "ranges 3"}, false},
+		{"renamed node", func(s *stack) { s.nodes[1].name = "node-b" },
+			[]string{"nodes[1] (node-b)", "config wants node node-b", "database says: node node-2"}, false},
+		{"other range size", func(s *stack) { s.rangeSize = 20 }, []string{"of 20 IDs", "of 10 IDs", "can never change"}, false},
+		{"a node dropped that has rows", func(s *stack) { s.nodes = s.nodes[:2] }, []string{"range 3 of records", "no node owns it"}, true},
+		{"another cluster's node appended", func(s *stack) { s.nodes = append(s.nodes, nodeConfig{"node-1b", other.nodes[0].dsn, "4"}) },
+			[]string{"nodes[3] (node-1b)", "another cluster"}, false},
+		{"another cluster's node in place of one", func(s *stack) { s.nodes[0].dsn = other.nodes[0].dsn },
+			[]string{"nodes[0] (node-1)", "another cluster"}, false},
+		{"an empty database in place of a node that has rows", func(s *stack) { s.nodes[1].dsn = fresh.nodes[0].dsn },
+			[]string{"nodes[1] (node-2)"}, true},
+		{"an empty issuer", func(s *stack) { s.issuer = fresh.issuer }, []string{"nodes[0] (node-1)", "another cluster"}, true},
+		{"another cluster's issuer", func(s *stack) { s.issuer = other.issuer }, []string{"nodes[0] (node-1)", "another cluster"}, true},
+	}
+}
+
+// TestCheck: check reports on every database and changes none of them.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, servers.MySQLKind, 3, 1000)
+	before := s.dump(t)
+	folder := writeConfig(t, s.config())
+	wantReport(t, folder, 0, "index", "issuer", "node-1 reachable no stamp yet", "node-2 reachable no stamp yet", "node-3 reachable no stamp yet", "no fault")
+	if after := s.dump(t); after != before {
+		t.Errorf("check changed fresh databases:\n%s", after)
+	}
+	startGateway(t, s.config()).stop(t)
+	before = s.dump(t)
+	wantReport(t, folder, 0, "index reachable", "issuer reachable mysql",
+		"node-1 reachable mysql ranges 1, stamp fits", "node-2 reachable mysql ranges 2, stamp fits", "node-3 reachable ranges 3, stamp fits", "no fault")
+
+	proxy, through := servers.NewProxyFor(t, s.nodes[1].dsn)
+	away := writeConfig(t, s.with(func(s *stack) { s.nodes[1].dsn = through }).config())
+	for name, fault := range map[string]func(){"refuses": func() { proxy.Refuse(true) }, "stalls": func() { proxy.Refuse(false); proxy.Stall() }} {
+		t.Run(name, func(t *testing.T) {
+			proxy.Resume()
+			fault()
+			wantReport(t, away, 1, "index reachable", "issuer reachable", "node-1 reachable", "node-2 FAULT", "node-3 reachable")
+		})
+	}
+	if after := s.dump(t); after != before {
+		t.Error("check changed the databases")
+		compareLines(t, after, before)
+	}
+
+	t.Run(embedded, func(t *testing.T) {
+		folder := writeConfig(t, tiny(goodCollections, goodSize, goodNodes))
+		wantReport(t, folder, 0, "index new", "issuer new", "node-1 new", "node-2 new", "no fault")
+		if _, err := os.Stat(filepath.Join(folder, "data")); err == nil {
+			t.Error("check made the data folder")
+		}
+		startIn(t, folder).stop(t)
+		wantReport(t, folder, 0, "index reachable", "node-1 reachable stamp fits", "node-2 reachable stamp fits", "no fault")
+	})
+}
+
+// wantReport runs check in a folder and looks for lines that have all words of one of wants, in their order.
+func wantReport(t *testing.T, folder string, wantCode int, wants ...string) {
+	t.Helper()
+	printed, code := run(t, folder, nil, "check")
+	if code != wantCode {
+		t.Errorf("exit code of check: got %d, want %d", code, wantCode)
+	}
+	for _, want := range wants {
+		found := false
+		for _, line := range strings.Split(printed, "\n") {
+			found = found || hasInOrder(line, strings.Fields(want))
+		}
+		if !found {
+			t.Errorf("check has no line with %q:\n%s", want, printed)
+		}
+	}
+}
+
+// hasInOrder reports whether a text has the words in their order, the first at its start unless it is "no".
+func hasInOrder(text string, words []string) bool {
+	for i, word := range words {
+		at := strings.Index(text, word)
+		if at < 0 || i == 0 && at > 0 && word != "no" {
+			return false
+		}
+		text = text[at+len(word):]
+	}
+	return true
+}
