@@ -149,7 +149,7 @@ func (s *Sequence) fill(ctx context.Context, ids []int64) (got int, err error) {
 	}
 }
 
-// wait gives mu up until the refill has ended or the sequence has stopped.
+// wait gives mu up until the refill has ended, the sequence has stopped, or ctx ends, which is an error. It needs mu.
 func (s *Sequence) wait(ctx context.Context, r *refill) error {
 	s.mu.Unlock()
 	defer s.mu.Lock()

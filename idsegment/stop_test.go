@@ -20,7 +20,7 @@ func TestSequenceCloseReturnsTail(t *testing.T) {
 		next := int64(1)
 		// One use that ends in the first segment, one that ends with the second prefetched, one on the edge of a segment.
 		for _, uses := range []int{3, 77, 100, 1} {
-			s := NewSequence(issuer, orders, wide, next, Options{MinStep: 100, MaxStep: 100})
+			s := NewSequence(issuer, orders, wide, next, Options{MinStep: 100, MaxStep: 100, LeaseTimeout: patience})
 			got := take(t, s, uses)
 			if want := sequential(next, next+int64(uses)); !slices.Equal(got, want) {
 				t.Errorf("got %v, want %v", got, want)
@@ -217,8 +217,9 @@ func TestI1IssuerEmptied(t *testing.T) {
 	onEngines(t, func(t *testing.T, open func() *Issuer) {
 		issuer := open()
 		register(t, issuer, orders, wide.Lo, wide.Hi)
-		emptied := NewSequence(issuer, orders, wide, 1, Options{MinStep: 10, MaxStep: 10})
-		again := NewSequence(issuer, orders, wide, 1, Options{MinStep: 10, MaxStep: 10})
+		opts := Options{MinStep: 10, MaxStep: 10, LeaseTimeout: patience}
+		emptied := NewSequence(issuer, orders, wide, 1, opts)
+		again := NewSequence(issuer, orders, wide, 1, opts)
 		all := append(take(t, emptied, 1), take(t, again, 1)...)
 		drain := func(s *Sequence) {
 			t.Helper()
@@ -295,4 +296,22 @@ func TestSequenceDropDuringRefill(t *testing.T) {
 		synctest.Wait()
 		refuses(t, s, issuer)
 	})
+}
+
+// I1: a caller that still holds a pointer to a retired buffer gets nothing from it.
+func TestI1RetiredBufferIssuesNothing(t *testing.T) {
+	b := newBuffer(Segment{11, 21}, false)
+	ids := make([]int64, 4)
+	if got := b.take(ids); got != 4 || !slices.Equal(ids, sequential(11, 15)) {
+		t.Fatalf("got %d: %v", got, ids)
+	}
+	if got := b.retire(); (got != Segment{15, 21}) {
+		t.Errorf("left over: %v", got)
+	}
+	if got := b.take(ids); got != 0 {
+		t.Errorf("issued %v after it was retired", ids[:got])
+	}
+	if got := b.retire(); got.Start < got.End {
+		t.Errorf("retired twice: %v", got)
+	}
 }

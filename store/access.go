@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"keyrange/index"
 	"keyrange/store/sqldb"
 )
 
@@ -101,14 +100,10 @@ func (s *Store) replace(b budget, collection, key string, document []byte, cond 
 	change := rowChange{
 		id: id, key: key, versions: versions, token: s.identity.token(), updatedAt: s.timestamp(), document: document,
 	}
-	on, table, err := s.rowsAt(collection, id)
-	if err != nil {
-		return Record{}, err
-	}
-	version, ok, err := on.update(b, table, change)
+	done, err := s.changeRow(b, collection, change)
 	switch {
-	case ok:
-		return replaced(change, version), nil
+	case done.ok:
+		return replaced(change, done.version), nil
 	case err == nil:
 		return Record{}, s.missed(b, collection, change)
 	case errors.Is(err, sqldb.ErrUnknown):
@@ -182,38 +177,32 @@ func (s *Store) remove(b budget, collection, key string, cond Condition) error {
 	if !ok {
 		return fmt.Errorf("%w: the record is another one", ErrPrecondition)
 	}
-	on, table, err := s.rowsAt(collection, id)
-	if err != nil {
-		return err
-	}
 	change := rowChange{id: id, key: key, versions: versions}
-	ok, err = on.remove(b, table, change)
+	done, err := s.changeRow(b, collection, change)
 	if errors.Is(err, sqldb.ErrUnknown) {
-		ok, err = s.resolveRemove(b, on, table, change, err)
+		done, err = s.resolveRemove(b, collection, change, err)
 	}
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return err
 	case err != nil:
 		return fmt.Errorf("delete row %d: %w: %w", id, ErrUnavailable, err)
-	case !ok:
+	case !done.ok:
 		return s.missed(b, collection, change)
 	}
 	ctx, cancel := b.resolving()
 	defer cancel()
-	if err := s.index.Remove(ctx, collection, []index.Entry{{Key: key, ID: id}}); err != nil {
-		s.log.Debug("an entry dangles", "collection", collection, "id", id, "cause", err.Error())
-	}
+	s.removeEntry(ctx, collection, key, id)
 	return nil
 }
 
 // resolveRemove sends an unanswered delete once more. That is safe: a row that is gone never lives again (I2). When
 // nothing is left to delete, it was this request or another one, and nobody can tell which.
-func (s *Store) resolveRemove(b budget, on rows, table string, change rowChange, cause error) (bool, error) {
+func (s *Store) resolveRemove(b budget, collection string, change rowChange, cause error) (changed, error) {
 	ctx, cancel := b.resolving()
 	defer cancel()
-	if ok, err := on.remove(ctx, table, change); err == nil && ok {
-		return true, nil
+	if done, err := s.changeRow(ctx, collection, change); err == nil && done.ok {
+		return done, nil
 	}
-	return false, fmt.Errorf("delete row %d: %w: %w", change.id, ErrUnknown, cause)
+	return changed{}, fmt.Errorf("delete row %d: %w: %w", change.id, ErrUnknown, cause)
 }

@@ -110,14 +110,9 @@ func (r crashingRows) insert(ctx context.Context, table string, batch []row) []e
 	return r.rows.insert(ctx, table, batch)
 }
 
-func (r crashingRows) update(ctx context.Context, table string, change rowChange) (int64, bool, error) {
+func (r crashingRows) change(ctx context.Context, table string, batch []rowChange) []answer[changed] {
 	defer r.steps.done()
-	return r.rows.update(ctx, table, change)
-}
-
-func (r crashingRows) remove(ctx context.Context, table string, change rowChange) (bool, error) {
-	defer r.steps.done()
-	return r.rows.remove(ctx, table, change)
+	return r.rows.change(ctx, table, batch)
 }
 
 // crash runs the operation in a process of its own and reports whether it died at the step.

@@ -80,7 +80,7 @@ func (s *Store) create(b budget, p *placement, key string, document []byte) (Rec
 // reserve makes the entry {key, id}: by inserting it, or by taking over an entry whose row will never live.
 func (c *creation) reserve(id int64) error {
 	s := c.store
-	err := s.index.Insert(c.budget, c.ids.collection, []index.Entry{{Key: c.key, ID: id}})[0]
+	_, err := s.entries[c.ids.collection].inserts.ask(c.budget, index.Entry{Key: c.key, ID: id})
 	switch {
 	case err == nil:
 		return nil
@@ -201,7 +201,7 @@ func (c *creation) insert(id int64) (Record, error) {
 	// Certainly not inserted. The entry dangles, which costs the next create of this key a fence: remove it if possible.
 	ctx, cancel := c.budget.resolving()
 	defer cancel()
-	c.removeEntry(ctx, id)
+	s.removeEntry(ctx, c.ids.collection, c.key, id)
 	return Record{}, fmt.Errorf("insert row %d: %w: %w", id, ErrUnavailable, err)
 }
 
@@ -232,7 +232,7 @@ func (c *creation) resolve(mine *row) (Record, error) {
 	unknown := fmt.Errorf("insert row %d: %w", mine.id, ErrUnknown)
 	switch {
 	case err == nil:
-		c.removeEntry(ctx, mine.id)
+		c.store.removeEntry(ctx, c.ids.collection, c.key, mine.id)
 		return Record{}, unknown // it may have lived and been deleted before the fence
 	case errors.Is(err, sqldb.ErrDuplicate):
 		if r, err := c.store.readRow(ctx, c.ids.collection, mine.id); err == nil && r != nil && r.token == mine.token {
@@ -242,9 +242,9 @@ func (c *creation) resolve(mine *row) (Record, error) {
 	return Record{}, unknown
 }
 
-// removeEntry drops the entry {key, id}; a failure leaves it dangling, which is harmless.
-func (c *creation) removeEntry(ctx context.Context, id int64) {
-	if err := c.store.index.Remove(ctx, c.ids.collection, []index.Entry{{Key: c.key, ID: id}}); err != nil {
-		c.store.log.Debug("an entry dangles", "collection", c.ids.collection, "id", id, "cause", err.Error())
+// removeEntry drops exactly the entry {key, id}; a failure leaves it dangling, which is harmless.
+func (s *Store) removeEntry(ctx context.Context, collection, key string, id int64) {
+	if _, err := s.entries[collection].removals.ask(ctx, index.Entry{Key: key, ID: id}); err != nil {
+		s.log.Debug("an entry dangles", "collection", collection, "id", id, "cause", err.Error())
 	}
 }

@@ -44,7 +44,8 @@ func (r *row) record() Record {
 	return Record{Key: r.key, Tag: r.tag(), Document: r.document, CreatedAt: r.createdAt, UpdatedAt: r.updatedAt}
 }
 
-// rowChange is a conditional write to the live row of a key: an update, or a removal when document is nil.
+// rowChange is a conditional write to the live row of a key: it puts another document there, or deletes the row when
+// document is nil.
 type rowChange struct {
 	id  int64
 	key string
@@ -53,6 +54,17 @@ type rowChange struct {
 	token     token
 	updatedAt time.Time
 	document  []byte
+}
+
+// removes reports whether the change deletes the row.
+func (c *rowChange) removes() bool { return c.document == nil }
+
+// changed is what a conditional write did.
+type changed struct {
+	// ok is false when the condition did not hold, and nothing was written.
+	ok bool
+	// version is the new version of an updated row.
+	version int64
 }
 
 // rows is the range tables of one node. Each method sends each statement at most once, unless the server proved that it
@@ -68,10 +80,8 @@ type rows interface {
 	insert(ctx context.Context, table string, batch []row) []error
 	// read returns those of the rows that exist, in no particular order, fences included.
 	read(ctx context.Context, table string, ids []int64) ([]row, error)
-	// update replaces the document of a live row and returns its new version; not ok when the condition did not hold.
-	update(ctx context.Context, table string, change rowChange) (version int64, ok bool, err error)
-	// remove deletes a live row; not ok when the condition did not hold.
-	remove(ctx context.Context, table string, change rowChange) (ok bool, err error)
+	// change runs conditional writes, in their order, and answers for each of them.
+	change(ctx context.Context, table string, batch []rowChange) []answer[changed]
 }
 
 // rowsOf picks the dialect of a node.

@@ -103,7 +103,7 @@ func (m *mysqlRows) fit(batch []row, order []int) int {
 	return len(order)
 }
 
-// insertStatement adds rows in one statement. A duplicate undoes the whole statement, so the rows then go one by one.
+// insertStatement adds rows in one statement. One bad row undoes the whole statement, so the rows then go one by one.
 func (m *mysqlRows) insertStatement(ctx context.Context, table string, batch []row, order []int, errs []error) {
 	const placeholders = "(?,?,?,?,?,?,?,?)"
 	query := fmt.Sprintf("INSERT INTO `%s` (%s) VALUES %s%s", table, rowColumns, placeholders, strings.Repeat(","+placeholders, len(order)-1))
@@ -113,7 +113,7 @@ func (m *mysqlRows) insertStatement(ctx context.Context, table string, batch []r
 		args = append(args, r.id, []byte(r.key), int64(r.state), r.version, r.token[:], r.createdAt, r.updatedAt, json.RawMessage(r.document))
 	}
 	_, err := m.db.Exec(ctx, query, args...)
-	if len(order) > 1 && errors.Is(err, sqldb.ErrDuplicate) {
+	if len(order) > 1 && (errors.Is(err, sqldb.ErrDuplicate) || errors.Is(err, sqldb.ErrRejected)) {
 		for k := range order {
 			m.insertStatement(ctx, table, batch, order[k:k+1], errs)
 		}
@@ -157,28 +157,38 @@ func (c *rowChange) condition() (string, []any) {
 	return where, args
 }
 
-func (m *mysqlRows) update(ctx context.Context, table string, change rowChange) (int64, bool, error) {
+// statement is the SQL of one change.
+func (m *mysqlRows) statement(table string, change *rowChange) sqldb.Statement {
 	where, args := change.condition()
+	if change.removes() {
+		return sqldb.Statement{SQL: fmt.Sprintf("DELETE FROM `%s`%s", table, where), Args: args}
+	}
 	// LAST_INSERT_ID(expression) brings the new version back in the same trip.
 	query := fmt.Sprintf("UPDATE `%s` SET version = LAST_INSERT_ID(version + 1), token = ?, updated_at = ?, document = ?%s", table, where)
-	args = append([]any{change.token[:], change.updatedAt, json.RawMessage(change.document)}, args...)
-	result, err := m.db.Exec(ctx, query, args...)
-	if err != nil {
-		return 0, false, err
-	}
-	if n, _ := result.RowsAffected(); n == 0 { // the driver has both figures in hand and never fails here
-		return 0, false, nil
-	}
-	version, err := result.LastInsertId()
-	return version, true, err
+	return sqldb.Statement{SQL: query, Args: append([]any{change.token[:], change.updatedAt, json.RawMessage(change.document)}, args...)}
 }
 
-func (m *mysqlRows) remove(ctx context.Context, table string, change rowChange) (bool, error) {
-	where, args := change.condition()
-	result, err := m.db.Exec(ctx, fmt.Sprintf("DELETE FROM `%s`%s", table, where), args...)
-	if err != nil {
-		return false, err
+// change runs the statements of a batch in one transaction and one round trip. When the server rejects one of them, all
+// are undone, and each goes alone.
+func (m *mysqlRows) change(ctx context.Context, table string, batch []rowChange) []answer[changed] {
+	statements := make([]sqldb.Statement, len(batch))
+	for i := range batch {
+		statements[i] = m.statement(table, &batch[i])
 	}
-	n, err := result.RowsAffected()
-	return n > 0, err
+	effects, err := m.db.ExecAll(ctx, statements)
+	if len(batch) > 1 && errors.Is(err, sqldb.ErrRejected) {
+		answers := make([]answer[changed], len(batch))
+		for i := range batch {
+			answers[i] = m.change(ctx, table, batch[i:i+1])[0]
+		}
+		return answers
+	}
+	if err != nil {
+		return failed[changed](len(batch), err)
+	}
+	answers := make([]answer[changed], len(batch))
+	for i, effect := range effects {
+		answers[i].value = changed{ok: effect.Affected > 0, version: effect.LastInsertID}
+	}
+	return answers
 }

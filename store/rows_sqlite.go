@@ -95,23 +95,40 @@ func (s *sqliteRows) read(ctx context.Context, table string, ids []int64) ([]row
 	return found, err
 }
 
-func (s *sqliteRows) update(ctx context.Context, table string, change rowChange) (version int64, ok bool, err error) {
-	where, args := change.condition()
-	query := fmt.Sprintf(`UPDATE "%s" SET version = version + 1, token = ?, updated_at = ?, document = ?%s RETURNING version`, table, where)
-	args = append([]any{change.token[:], change.updatedAt.UnixMicro(), string(change.document)}, args...)
-	err = s.db.ExecReturning(ctx, []any{&version}, query, args...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, false, nil
+func (s *sqliteRows) change(ctx context.Context, table string, batch []rowChange) []answer[changed] {
+	answers := make([]answer[changed], len(batch))
+	err := s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		for i := range batch {
+			var err error
+			if answers[i].value, err = changeSQLite(ctx, tx, table, &batch[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return failed[changed](len(batch), err)
 	}
-	return version, err == nil, err
+	return answers
 }
 
-func (s *sqliteRows) remove(ctx context.Context, table string, change rowChange) (bool, error) {
+// changeSQLite runs one change in a transaction.
+func changeSQLite(ctx context.Context, tx *sql.Tx, table string, change *rowChange) (changed, error) {
 	where, args := change.condition()
-	result, err := s.db.Exec(ctx, fmt.Sprintf(`DELETE FROM "%s"%s`, table, where), args...)
-	if err != nil {
-		return false, err
+	if change.removes() {
+		result, err := tx.ExecContext(ctx, fmt.Sprintf(`DELETE FROM "%s"%s`, table, where), args...)
+		if err != nil {
+			return changed{}, err
+		}
+		n, err := result.RowsAffected()
+		return changed{ok: n > 0}, err
 	}
-	n, err := result.RowsAffected()
-	return n > 0, err
+	query := fmt.Sprintf(`UPDATE "%s" SET version = version + 1, token = ?, updated_at = ?, document = ?%s RETURNING version`, table, where)
+	args = append([]any{change.token[:], change.updatedAt.UnixMicro(), string(change.document)}, args...)
+	var version int64
+	err := tx.QueryRowContext(ctx, query, args...).Scan(&version)
+	if errors.Is(err, sql.ErrNoRows) {
+		return changed{}, nil
+	}
+	return changed{ok: true, version: version}, err
 }

@@ -98,3 +98,79 @@ func TestRowsBatchAboveThePacketLimit(t *testing.T) {
 		}
 	})
 }
+
+// TestRowsChangeBatch: of a batch, each change is judged by its own condition, in order, and answers with its version.
+func TestRowsChangeBatch(t *testing.T) {
+	rowSuite(t, func(t *testing.T, r rows) {
+		for _, err := range r.insert(t.Context(), "t", []row{testRow(1, "a", "{}"), testRow(2, "b", "{}"), testRow(3, "c", "{}").asFence()}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		now := time.Now().UTC().Truncate(time.Microsecond)
+		update := func(id int64, key string, versions ...int64) rowChange {
+			return rowChange{id: id, key: key, versions: versions, token: token{9}, updatedAt: now, document: []byte(fmt.Sprintf(`{"by":%d}`, len(versions)))}
+		}
+		remove := func(id int64, key string, versions ...int64) rowChange {
+			return rowChange{id: id, key: key, versions: versions}
+		}
+		steps := []struct {
+			change rowChange
+			want   changed
+		}{
+			{update(1, "a"), changed{true, 2}},
+			{update(1, "a", 1), changed{}},
+			{update(1, "a", 7, 2), changed{true, 3}},
+			{update(2, "a"), changed{}}, // another key's row
+			{update(3, "c"), changed{}}, // a fence
+			{update(4, "d"), changed{}}, // no row
+			{remove(2, "b", 9), changed{}},
+			{remove(2, "b", 1), changed{ok: true}},
+			{remove(2, "b"), changed{}},
+			{remove(3, "c"), changed{}},
+			{update(1, "a"), changed{true, 4}},
+		}
+		var batch []rowChange
+		for _, s := range steps {
+			batch = append(batch, s.change)
+		}
+		for i, got := range r.change(t.Context(), "t", batch) {
+			if want := steps[i].want; got.err != nil || got.value.ok != want.ok || got.value.ok && want.version > 0 && got.value.version != want.version {
+				t.Errorf("step %d: %+v, want %+v", i, got, want)
+			}
+		}
+		found, err := r.read(t.Context(), "t", []int64{1, 2, 3})
+		if err != nil || len(found) != 2 {
+			t.Fatalf("found %v, %v", found, err)
+		}
+		for _, f := range found {
+			if f.id == 1 && (string(f.document) != `{"by":0}` || f.version != 4 || f.token != (token{9}) || !f.updatedAt.Equal(now)) {
+				t.Errorf("row 1 is %+v", f)
+			}
+		}
+	})
+}
+
+// TestRowsBadItemFailsAlone: a row and a change that the server rejects do not take their batch with them.
+func TestRowsBadItemFailsAlone(t *testing.T) {
+	rowSuite(t, func(t *testing.T, r rows) {
+		if _, ok := r.(*mysqlRows); !ok {
+			return // SQLite stores any bytes as text
+		}
+		bad := testRow(2, "b", "\xff")
+		for i, err := range r.insert(t.Context(), "t", []row{testRow(1, "a", "{}"), bad, testRow(3, "c", "{}")}) {
+			if (i == 1) != errors.Is(err, sqldb.ErrRejected) || i != 1 && err != nil {
+				t.Errorf("insert %d: %v", i, err)
+			}
+		}
+		changes := []rowChange{{id: 1, key: "a", document: []byte("{}")}, {id: 1, key: "a", document: []byte("\xff")}, {id: 3, key: "c", document: []byte("{}")}}
+		for i := range changes {
+			changes[i].updatedAt = time.Now().UTC()
+		}
+		for i, got := range r.change(t.Context(), "t", changes) {
+			if (i == 1) != errors.Is(got.err, sqldb.ErrRejected) || i != 1 && !got.value.ok {
+				t.Errorf("change %d: %+v", i, got)
+			}
+		}
+	})
+}

@@ -42,6 +42,8 @@ type Store struct {
 	index       index.Index
 	issuer      *idsegment.Issuer
 	placements  map[string]*placement
+	entries     map[string]*entries
+	tables      sync.Map // tableKey to *table, made on first use
 	identity    *Identity
 	now         func() time.Time
 	log         *slog.Logger
@@ -59,7 +61,7 @@ type node struct {
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		layout: cfg.Map, index: cfg.Index, issuer: cfg.Issuer, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
-		placements: map[string]*placement{}, maxDocument: math.MaxInt64,
+		placements: map[string]*placement{}, entries: map[string]*entries{}, maxDocument: math.MaxInt64,
 	}
 	for i, n := range cfg.Map.Nodes() {
 		db := cfg.Nodes[i]
@@ -76,6 +78,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 			return nil, fmt.Errorf("prepare the index of %s: %w", collection, err)
 		}
 		s.placements[collection] = newPlacement(s, collection, cfg.Sequences)
+		s.entries[collection] = newEntries(s, collection)
 	}
 	return s, nil
 }
@@ -158,49 +161,48 @@ func check(ctx context.Context, kind, name, location string, ping func(context.C
 	return Health{Kind: kind, Name: name, Location: location, Err: err, Took: time.Since(start)}
 }
 
-// rowsAt finds the range table that owns an ID.
-func (s *Store) rowsAt(collection string, id int64) (rows, string, error) {
-	r, n, ok := s.layout.Locate(id)
-	if !ok {
-		s.alarm("an entry points beyond the last node", "collection", collection, "id", id)
-		return nil, "", fmt.Errorf("locate row %d: %w: no node owns its range", id, ErrUnavailable)
-	}
-	return s.nodes[n].rows, tableName(collection, r.Number), nil
-}
-
-// readRow reads the row at an ID from the primary; nil when there is none.
+// readRow reads the row at an ID from the primary; nil when there is none. The row may be shared: it must not be changed.
+//
+// Requests that read the same row at the same time share one read, which stays linearizable because a read that was sent
+// before a request arrived is never shared with it: the request waits for the next one.
 func (s *Store) readRow(ctx context.Context, collection string, id int64) (*row, error) {
-	on, table, err := s.rowsAt(collection, id)
+	t, err := s.tableOf(collection, id)
 	if err != nil {
 		return nil, err
 	}
-	found, err := on.read(ctx, table, []int64{id})
+	r, err := t.reads.ask(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("read row %d: %w: %w", id, ErrUnavailable, err)
 	}
-	if len(found) == 0 {
-		return nil, nil
-	}
-	return &found[0], nil
+	return r, nil
 }
 
 // insertRow adds one row; errors match the outcomes of package sqldb.
 func (s *Store) insertRow(ctx context.Context, collection string, r row) error {
-	on, table, err := s.rowsAt(collection, r.id)
+	t, err := s.tableOf(collection, r.id)
 	if err != nil {
 		return fmt.Errorf("%w: %w", sqldb.ErrUnavailable, err)
 	}
-	return on.insert(ctx, table, []row{r})[0]
+	_, err = t.inserts.ask(ctx, r)
+	return err
 }
 
-// find reads the entry of a key from the index primary.
+// changeRow runs one conditional write; errors match the outcomes of package sqldb.
+func (s *Store) changeRow(ctx context.Context, collection string, c rowChange) (changed, error) {
+	t, err := s.tableOf(collection, c.id)
+	if err != nil {
+		return changed{}, fmt.Errorf("%w: %w", sqldb.ErrUnavailable, err)
+	}
+	return t.changes.ask(ctx, c)
+}
+
+// find reads the entry of a key from the index primary. Requests share a look-up as they share the read of a row.
 func (s *Store) find(ctx context.Context, collection, key string) (id int64, ok bool, err error) {
-	ids, err := s.index.Find(ctx, collection, []string{key})
+	id, err = s.entries[collection].finds.ask(ctx, key)
 	if err != nil {
 		return 0, false, fmt.Errorf("find entry: %w: %w", ErrUnavailable, err)
 	}
-	id, ok = ids[key]
-	return id, ok, nil
+	return id, id != 0, nil
 }
 
 // placement returns the ID source of a collection.

@@ -188,6 +188,27 @@ func (db *DB) Tx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) e
 	})
 }
 
+// Statement is one statement of a batch.
+type Statement struct {
+	SQL  string
+	Args []any
+}
+
+// Effect is what one statement did.
+type Effect struct{ Affected, LastInsertID int64 }
+
+// ExecAll runs statements on a MySQL server in one transaction and one round trip; a single one as by Exec. They take
+// effect all or none; it is sent again like Exec.
+func (db *DB) ExecAll(ctx context.Context, statements []Statement) ([]Effect, error) {
+	var effects []Effect
+	err := db.retry(ctx, func(conn *sql.Conn) error {
+		var err error
+		effects, err = execMySQL(ctx, conn, statements)
+		return err
+	})
+	return effects, err
+}
+
 // Query reads rows from the primary and calls scan for each. Reading changes nothing, so a failure is ErrUnavailable
 // or ErrRejected; it is sent again when a connection turns out to be dead.
 func (db *DB) Query(ctx context.Context, scan func(rows *sql.Rows) error, query string, args ...any) error {

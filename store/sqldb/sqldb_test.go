@@ -261,3 +261,41 @@ func hold(t *testing.T, url string) string {
 	}
 	return string(output)
 }
+
+// TestExecAll: statements that go in one trip take effect all or none, and a connection on which one failed is not used
+// again inside its open transaction.
+func TestExecAll(t *testing.T) {
+	for _, s := range servers.MySQL(t) {
+		t.Run(s.Host(), func(t *testing.T) {
+			url := servers.FreshMySQL(t, s)
+			proxy, through := servers.NewProxyFor(t, url)
+			db := open(t, through)
+			exec1(t, db, "CREATE TABLE t (id BIGINT NOT NULL PRIMARY KEY, v BIGINT)")
+			insert := func(id int) sqldb.Statement {
+				return sqldb.Statement{SQL: "INSERT INTO t VALUES (?, ?)", Args: []any{int64(id), int64(id)}}
+			}
+			effects, err := db.ExecAll(t.Context(), []sqldb.Statement{
+				insert(1), insert(2), {SQL: "UPDATE t SET v = LAST_INSERT_ID(v + 10)"}, {SQL: "DELETE FROM t WHERE id = ?", Args: []any{int64(9)}},
+			})
+			if got := fmt.Sprint(effects); err != nil || got != "[{1 0} {1 0} {2 12} {0 0}]" {
+				t.Errorf("effects %s, %v", got, err)
+			}
+			if _, err := db.ExecAll(t.Context(), []sqldb.Statement{insert(3), insert(1)}); !errors.Is(err, sqldb.ErrDuplicate) {
+				t.Errorf("with a duplicate: %v", err)
+			}
+			if n := count(t, db); n != 2 {
+				t.Errorf("%d rows after a batch that failed", n)
+			}
+			happened := proxy.SwallowReply([]byte("VALUES (4, 4)"))
+			if _, err := db.ExecAll(t.Context(), []sqldb.Statement{insert(4), insert(5)}); !errors.Is(err, sqldb.ErrUnknown) {
+				t.Errorf("with a lost reply: %v", err)
+			}
+			<-happened
+			exec1(t, db, "INSERT INTO t VALUES (6, 6)")
+			direct := open(t, url)
+			if n := count(t, direct); n != 3 && n != 5 {
+				t.Errorf("%d rows, want the batch whose reply was lost whole or not at all", n)
+			}
+		})
+	}
+}

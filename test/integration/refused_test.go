@@ -104,76 +104,98 @@ type stampedCase struct {
 	change func(s *stack)
 	// words of the message: both sides.
 	words []string
-	// checkPasses: the contradiction is not in the stamps, so check cannot see it.
+	// checkPasses: the contradiction is not within the stamps, so check cannot see it.
 	checkPasses bool
+}
+
+// stamped is a stack of three nodes that hold IDs of all their ranges, and what it could be confused with.
+type stamped struct {
+	stack
+	// other is another cluster with one node, fresh has databases that nobody has used.
+	other, fresh stack
+	made         *acknowledged
+}
+
+// newStamped fills the stack and stops its gateway.
+func newStamped(t *testing.T) *stamped {
+	t.Helper()
+	const records, size = 25, 10
+	s := &stamped{newStack(t, servers.MySQLKind, 3, size), newStack(t, servers.MySQLKind, 1, size), newStack(t, servers.MySQLKind, 1, size), newAcknowledged()}
+	startGateway(t, s.other.config()).stop(t)
+	g := startGateway(t, s.config())
+	for i := range records {
+		if err := s.made.create(g, fmt.Sprintf("record-%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.stop(t)
+	return s
+}
+
+// dumpAll is everything in all databases.
+func (s *stamped) dumpAll(t *testing.T) string {
+	t.Helper()
+	return s.dump(t) + s.other.dump(t) + s.fresh.dump(t)
 }
 
 // TestStampedDatabasesRefused: databases that hold something else than the config says are refused, with both sides
 // named, and a refused start writes nothing (CASES 35, I7).
 func TestStampedDatabasesRefused(t *testing.T) {
-	const records, size = 25, 10
-	s := newStack(t, servers.MySQLKind, 3, size)
-	other := newStack(t, servers.MySQLKind, 1, size)
-	fresh := newStack(t, servers.MySQLKind, 1, size)
-	startGateway(t, other.config()).stop(t)
-	g := startGateway(t, s.config())
-	made := newAcknowledged()
-	for i := range records {
-		if err := made.create(g, fmt.Sprintf("record-%d", i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	g.stop(t)
-
-	everything := func() string { return s.dump(t) + other.dump(t) + fresh.dump(t) }
-	before := everything()
-	for _, c := range stampedCases(other, fresh) {
+	s := newStamped(t)
+	before := s.dumpAll(t)
+	for _, c := range stampedCases(s) {
 		t.Run(c.name, func(t *testing.T) {
 			folder := writeConfig(t, s.with(c.change).config())
-			printed, code := run(t, folder, nil, "serve")
-			wantRefusal(t, printed, code, c.words...)
-			if !c.checkPasses {
-				printed, code = run(t, folder, nil, "check")
-				wantRefusal(t, printed, code, c.words...)
+			g := launch(t, folder, nil, "serve")
+			select {
+			case <-g.output.serving:
+				g.kill(t)
+				t.Error("the gateway began to serve")
+			case <-g.exited:
+				wantRefusal(t, g.output.String(), g.wait(t), c.words...)
 			}
-			if after := everything(); after != before {
+			if !c.checkPasses {
+				printed, code := run(t, folder, nil, "check")
+				wantRefusal(t, printed, code, append(c.words, "FAULT")...)
+			}
+			if after := s.dumpAll(t); after != before {
 				t.Error("a refused start changed the databases")
 				compareLines(t, after, before)
-				before = after
 			}
 		})
+		if s.dumpAll(t) != before {
+			*s = *newStamped(t) // the other cases are not to suffer; their changes read s
+			before = s.dumpAll(t)
+		}
 	}
-	g = startGateway(t, s.config())
-	made.readBack(t, g)
+	g := startGateway(t, s.config())
+	s.made.readBack(t, g)
 	g.stop(t)
 }
 
-// stampedCases are changes to a config of three nodes that hold IDs of all their ranges. other is another cluster,
-// fresh has empty databases.
-func stampedCases(other, fresh stack) []stampedCase {
+// stampedCases lists what can go wrong between a config and its databases.
+func stampedCases(st *stamped) []stampedCase {
 	return []stampedCase{
 		{"swapped DSNs", func(s *stack) { s.nodes[0].dsn, s.nodes[1].dsn = s.nodes[1].dsn, s.nodes[0].dsn },
-			[]string{"nodes[0] (node-1)", "config wants node node-1", "database says: node node-2", "nodes[1] (node-2)", "config wants node node-2", "database says: node node-1"}, false},
+			[]string{"config wants node node-1", "database says: node node-2", "config wants node node-2", "database says: node node-1"}, false},
 		{"reordered ranges", func(s *stack) { s.nodes[0].ranges, s.nodes[1].ranges = s.nodes[1].ranges, s.nodes[0].ranges },
 			[]string{"node-1 of cluster", "ranges 2 of 10 IDs", "ranges 1 of 10 IDs"}, false},
-		{"a node given to its neighbour", func(s *stack) { s.nodes = s.nodes[:2]; s.nodes[1].ranges = "2-3" },
-			[]string{"node-3", "node-2"}, true},
 		{"a range moved to a new node", func(s *stack) {
 			s.nodes[2].ranges = "4"
-			s.nodes = append(s.nodes, nodeConfig{"node-4", fresh.nodes[0].dsn, "3"})
-		}, []string{"nodes[2] (node-3)", "ranges 4", "ranges 3"}, false},
+			s.nodes = append(s.nodes, nodeConfig{"node-4", st.fresh.nodes[0].dsn, "3"})
+		}, []string{"node node-3", "ranges 4 of", "ranges 3 of"}, false},
+		{"a node's range given to its neighbour", func(s *stack) { s.nodes = s.nodes[:2]; s.nodes[1].ranges = "2-3" }, []string{"node-2"}, true},
 		{"renamed node", func(s *stack) { s.nodes[1].name = "node-b" },
-			[]string{"nodes[1] (node-b)", "config wants node node-b", "database says: node node-2"}, false},
+			[]string{"config wants node node-b", "database says: node node-2"}, false},
 		{"other range size", func(s *stack) { s.rangeSize = 20 }, []string{"of 20 IDs", "of 10 IDs", "can never change"}, false},
 		{"a node dropped that has rows", func(s *stack) { s.nodes = s.nodes[:2] }, []string{"range 3 of records", "no node owns it"}, true},
-		{"another cluster's node appended", func(s *stack) { s.nodes = append(s.nodes, nodeConfig{"node-1b", other.nodes[0].dsn, "4"}) },
-			[]string{"nodes[3] (node-1b)", "another cluster"}, false},
-		{"another cluster's node in place of one", func(s *stack) { s.nodes[0].dsn = other.nodes[0].dsn },
-			[]string{"nodes[0] (node-1)", "another cluster"}, false},
-		{"an empty database in place of a node that has rows", func(s *stack) { s.nodes[1].dsn = fresh.nodes[0].dsn },
-			[]string{"nodes[1] (node-2)"}, true},
-		{"an empty issuer", func(s *stack) { s.issuer = fresh.issuer }, []string{"nodes[0] (node-1)", "another cluster"}, true},
-		{"another cluster's issuer", func(s *stack) { s.issuer = other.issuer }, []string{"nodes[0] (node-1)", "another cluster"}, true},
+		{"another cluster's node appended", func(s *stack) { s.nodes = append(s.nodes, nodeConfig{"node-1b", st.other.nodes[0].dsn, "4"}) },
+			[]string{"node node-1b of cluster", "another cluster"}, false},
+		{"another cluster's node in place of one", func(s *stack) { s.nodes[0].dsn = st.other.nodes[0].dsn },
+			[]string{"of cluster", "another cluster"}, false},
+		{"an empty database in place of a node that has rows", func(s *stack) { s.nodes[1].dsn = st.fresh.nodes[0].dsn }, []string{"node-2"}, true},
+		{"an empty issuer", func(s *stack) { s.issuer = st.fresh.issuer }, []string{"node node-1 of cluster", "another cluster"}, true},
+		{"another cluster's issuer", func(s *stack) { s.issuer = st.other.issuer }, []string{"node node-1 of cluster", "another cluster"}, true},
 	}
 }
 

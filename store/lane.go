@@ -1,0 +1,161 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// lane merges calls of one kind without ever making one wait for others: a call that finds the lane free goes at once,
+// alone; while batches are on their way, arrivals queue, and the batch that ends is followed by one that takes them all,
+// up to a limit. So at low load nothing is delayed, and the busier it gets, the more a round trip carries.
+//
+// Fairness: the queue is served in order of arrival, and a bulk request has a bounded number of items under way, so a
+// single request is behind a few batches at most.
+type lane[Q, A any] struct {
+	// run asks all questions of a batch at once and answers each.
+	run func(ctx context.Context, batch []Q) []answer[A]
+	// limit bounds the questions in a batch, and weight (which may be nil) their sizes together, in bytes.
+	limit  int
+	weight func(Q) int
+	// parallel bounds the batches on their way.
+	parallel int
+	// unsent and unknown are what a caller is told that gives up while its question is queued, or on its way.
+	unsent, unknown error
+
+	mu      sync.Mutex
+	queue   []*call[Q, A]
+	running int
+}
+
+// answer is the outcome of one question.
+type answer[A any] struct {
+	value A
+	err   error
+}
+
+// call is a question that waits for its answer.
+type call[Q, A any] struct {
+	question Q
+	deadline time.Time
+	answer   answer[A]
+	done     chan struct{} // closed when answer is set
+}
+
+// batchBytes bounds the documents in one batch, so that a batch of large ones does not hold up the rest.
+const batchBytes = 1 << 20
+
+// ask returns the answer to a question, or an error that matches unsent or unknown when ctx ends before.
+func (l *lane[Q, A]) ask(ctx context.Context, question Q) (A, error) {
+	l.mu.Lock()
+	if l.running < l.parallel {
+		l.running++
+		l.mu.Unlock()
+		a := l.run(ctx, []Q{question})[0]
+		l.next()
+		return a.value, a.err
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(defaultDeadline)
+	}
+	c := &call[Q, A]{question: question, deadline: deadline, done: make(chan struct{})}
+	l.queue = append(l.queue, c)
+	l.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.answer.value, c.answer.err
+	case <-ctx.Done():
+		var none A
+		if l.withdraw(c) {
+			return none, fmt.Errorf("queued: %w: %w", l.unsent, ctx.Err())
+		}
+		return none, fmt.Errorf("under way: %w: %w", l.unknown, ctx.Err())
+	}
+}
+
+// withdraw takes a call out of the queue; not ok when it is on its way already.
+func (l *lane[Q, A]) withdraw(c *call[Q, A]) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(l.queue, c)
+	if i < 0 {
+		return false
+	}
+	l.queue = slices.Delete(l.queue, i, i+1)
+	return true
+}
+
+// next ends a batch and, when calls are queued, starts the one that takes them.
+func (l *lane[Q, A]) next() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		l.running--
+		return
+	}
+	go l.runQueued(l.take())
+}
+
+// runQueued runs batches for as long as calls are queued.
+func (l *lane[Q, A]) runQueued(batch []*call[Q, A]) {
+	for len(batch) > 0 {
+		questions := make([]Q, len(batch))
+		end := batch[0].deadline
+		for i, c := range batch {
+			questions[i] = c.question
+			if c.deadline.After(end) {
+				end = c.deadline
+			}
+		}
+		// The batch belongs to no caller: it has until the last of them gives up.
+		ctx, cancel := context.WithDeadline(context.Background(), end)
+		answers := l.run(ctx, questions)
+		cancel()
+		for i, c := range batch {
+			c.answer = answers[i]
+			close(c.done)
+		}
+		l.mu.Lock()
+		if batch = l.take(); len(batch) == 0 {
+			l.running--
+		}
+		l.mu.Unlock()
+	}
+}
+
+// take removes the next batch from the queue. It needs mu.
+func (l *lane[Q, A]) take() []*call[Q, A] {
+	n, bytes := 0, 0
+	for n < len(l.queue) && n < l.limit {
+		if l.weight != nil {
+			if bytes += l.weight(l.queue[n].question); n > 0 && bytes > batchBytes {
+				break
+			}
+		}
+		n++
+	}
+	batch := slices.Clone(l.queue[:n])
+	l.queue = slices.Delete(l.queue, 0, n)
+	return batch
+}
+
+// answersOf pairs a batch that has no values with its errors.
+func answersOf(errs []error) []answer[struct{}] {
+	answers := make([]answer[struct{}], len(errs))
+	for i, err := range errs {
+		answers[i].err = err
+	}
+	return answers
+}
+
+// failed gives every question of a batch the same error.
+func failed[A any](n int, err error) []answer[A] {
+	answers := make([]answer[A], n)
+	for i := range answers {
+		answers[i].err = err
+	}
+	return answers
+}

@@ -1,0 +1,129 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"keyrange/index"
+	"keyrange/store/sqldb"
+)
+
+// Limits of the lanes, measured (docs/benchmarks): beyond them a batch gains little more and delays those behind it.
+const (
+	maxInserts = 256
+	maxReads   = 128
+	maxChanges = 64
+)
+
+// table is a range table with its lanes: all requests that touch it at the same time share its statements.
+type table struct {
+	name    string
+	inserts lane[row, struct{}]
+	reads   lane[int64, *row]
+	changes lane[rowChange, changed]
+}
+
+func newTable(s *Store, node int, name string) *table {
+	t := &table{name: name}
+	// The node's rows are looked up on each call, not kept, so that tests can put faults in between.
+	rows := func() rows { return s.nodes[node].rows }
+	t.inserts = lane[row, struct{}]{
+		run: func(ctx context.Context, batch []row) []answer[struct{}] {
+			return answersOf(rows().insert(ctx, name, batch))
+		},
+		limit: maxInserts, weight: func(r row) int { return len(r.document) }, parallel: 1,
+		unsent: sqldb.ErrUnavailable, unknown: sqldb.ErrUnknown,
+	}
+	t.reads = lane[int64, *row]{
+		run:   func(ctx context.Context, ids []int64) []answer[*row] { return readBatch(ctx, rows(), name, ids) },
+		limit: maxReads, parallel: 2,
+		unsent: sqldb.ErrUnavailable, unknown: sqldb.ErrUnavailable, // a read changes nothing
+	}
+	t.changes = lane[rowChange, changed]{
+		run:   func(ctx context.Context, batch []rowChange) []answer[changed] { return rows().change(ctx, name, batch) },
+		limit: maxChanges, weight: func(c rowChange) int { return len(c.document) }, parallel: 1,
+		unsent: sqldb.ErrUnavailable, unknown: sqldb.ErrUnknown,
+	}
+	return t
+}
+
+// readBatch answers each ID with its row, or nil. Callers that asked for the same ID share the row.
+func readBatch(ctx context.Context, on rows, table string, ids []int64) []answer[*row] {
+	found, err := on.read(ctx, table, ids)
+	if err != nil {
+		return failed[*row](len(ids), err)
+	}
+	byID := make(map[int64]*row, len(found))
+	for i := range found {
+		byID[found[i].id] = &found[i]
+	}
+	answers := make([]answer[*row], len(ids))
+	for i, id := range ids {
+		answers[i].value = byID[id]
+	}
+	return answers
+}
+
+// entries is the index of one collection with its lanes.
+type entries struct {
+	inserts  lane[index.Entry, struct{}]
+	finds    lane[string, int64]
+	removals lane[index.Entry, struct{}]
+}
+
+func newEntries(s *Store, collection string) *entries {
+	e := &entries{}
+	e.inserts = lane[index.Entry, struct{}]{
+		run: func(ctx context.Context, batch []index.Entry) []answer[struct{}] {
+			return answersOf(s.index.Insert(ctx, collection, batch))
+		},
+		limit: maxInserts, parallel: 1, unsent: index.ErrUnavailable, unknown: index.ErrUnknown,
+	}
+	e.finds = lane[string, int64]{
+		run: func(ctx context.Context, keys []string) []answer[int64] {
+			return findBatch(ctx, s.index, collection, keys)
+		},
+		limit: maxReads, parallel: 2, unsent: index.ErrUnavailable, unknown: index.ErrUnavailable,
+	}
+	e.removals = lane[index.Entry, struct{}]{
+		run: func(ctx context.Context, batch []index.Entry) []answer[struct{}] {
+			return answersOf(repeat(s.index.Remove(ctx, collection, batch), len(batch)))
+		},
+		limit: maxInserts, parallel: 1, unsent: index.ErrUnavailable, unknown: index.ErrUnknown,
+	}
+	return e
+}
+
+// findBatch answers each key with the ID of its entry, or 0, which is no ID.
+func findBatch(ctx context.Context, ix index.Index, collection string, keys []string) []answer[int64] {
+	ids, err := ix.Find(ctx, collection, keys)
+	if err != nil {
+		return failed[int64](len(keys), err)
+	}
+	answers := make([]answer[int64], len(keys))
+	for i, key := range keys {
+		answers[i].value = ids[key]
+	}
+	return answers
+}
+
+// tableOf returns the range table that owns an ID.
+func (s *Store) tableOf(collection string, id int64) (*table, error) {
+	r, node, ok := s.layout.Locate(id)
+	if !ok {
+		s.alarm("an entry points beyond the last node", "collection", collection, "id", id)
+		return nil, fmt.Errorf("locate row %d: %w: no node owns its range", id, ErrUnavailable)
+	}
+	key := tableKey{collection, r.Number}
+	if t, ok := s.tables.Load(key); ok {
+		return t.(*table), nil
+	}
+	t, _ := s.tables.LoadOrStore(key, newTable(s, node, tableName(collection, r.Number)))
+	return t.(*table), nil
+}
+
+// tableKey finds an open range table.
+type tableKey struct {
+	collection string
+	number     int64
+}
