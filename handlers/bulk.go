@@ -263,7 +263,8 @@ func (w *resultWriter) result(it *item) int {
 	if it.err != nil {
 		line, detail = statusOf(it.err)
 	}
-	out := append(w.buffer, `{"status":`...)
+	out := w.buffer
+	out = append(out, `{"status":`...)
 	out = strconv.AppendInt(out, int64(line.status), 10)
 	if it.rec.Key != "" {
 		out = append(out, `,"key":`...)

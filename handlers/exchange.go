@@ -58,7 +58,8 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 func (x *exchange) run(next echo.HandlerFunc) (abort bool, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			abort, err = x.Response().Committed || cause == http.ErrAbortHandler, panicError(cause)
+			err = panicError(cause)
+			abort = x.Response().Committed || errors.Is(err, http.ErrAbortHandler)
 		}
 	}()
 	err = next(x)
@@ -70,7 +71,12 @@ func (x *exchange) run(next echo.HandlerFunc) (abort bool, err error) {
 }
 
 // panicError is the error of a recovered panic, with the stack for the log.
-func panicError(cause any) error { return fmt.Errorf("panic: %v\n%s", cause, debug.Stack()) }
+func panicError(cause any) error {
+	if err, ok := cause.(error); ok {
+		return fmt.Errorf("panic: %w\n%s", err, debug.Stack())
+	}
+	return fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+}
 
 // log writes the line of a request. It never has the key, the path or the query.
 func (s *Server) log(x *exchange, took time.Duration, err error) {

@@ -39,7 +39,7 @@ func translate(ctx context.Context, op string, err error, sends int) error {
 		return nil
 	}
 	outcome := outcomeOf(err, sends)
-	if outcome == ErrExists {
+	if errors.Is(outcome, ErrExists) {
 		return fmt.Errorf("%s: %w", op, ErrExists)
 	}
 	return fmt.Errorf("%s: %w: %w", op, outcome, plain(ctx, err))

@@ -60,11 +60,11 @@ func TestTranslate(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			err := translate(ctx, "op", fmt.Errorf("wrapped: %w", test.err), test.sends)
 			for _, outcome := range []error{ErrExists, ErrUnavailable, ErrUnknown} {
-				if errors.Is(err, outcome) != (outcome == test.want) {
+				if errors.Is(err, outcome) != errors.Is(outcome, test.want) {
 					t.Errorf("%v, want only %v", err, test.want)
 				}
 			}
-			if test.err == context.DeadlineExceeded && !errors.Is(err, context.DeadlineExceeded) {
+			if errors.Is(test.err, context.DeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v does not say that the deadline passed", err)
 			}
 			if err := translate(t.Context(), "op", test.err, test.sends); errors.Is(err, context.DeadlineExceeded) {

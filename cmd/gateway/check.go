@@ -84,7 +84,7 @@ func findIndex(ctx context.Context, cfg *Config) finding {
 	if err != nil {
 		return faulty(what, "", err)
 	}
-	defer ix.Close()
+	defer func() { _ = ix.Close() }() // nothing was written
 	if err := ix.Ping(ctx); err != nil {
 		return faulty(what, ix.Describe(), err)
 	}
@@ -139,7 +139,7 @@ func look(ctx context.Context, what string, dsn Secret, describe func(context.Co
 	if err != nil {
 		return faulty(what, loc.String(), err)
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	detail, err := describe(ctx, db)
 	if err != nil {
 		return faulty(what, loc.String(), err)

@@ -2,6 +2,7 @@ package servers
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -132,7 +133,7 @@ func TestProxyStall(t *testing.T) {
 	}
 	p.Stall()
 	_, err := l.say("two\n", 50*time.Millisecond)
-	if e, ok := err.(net.Error); !ok || !e.Timeout() {
+	if e, ok := errors.AsType[net.Error](err); !ok || !e.Timeout() {
 		t.Fatalf("stalled: %v, want a timeout", err)
 	}
 	p.Resume()
