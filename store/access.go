@@ -32,26 +32,27 @@ func (s *Store) checkRead(collection, key string) error {
 }
 
 // lookUp reads the live row of a key, or ErrNotFound. An entry without one belongs to a create or a delete on its way,
-// or to one that died: in each case there was a moment during this call at which the key had no record.
+// or to one that died: in each case there was a moment during this call at which the key had no record. A cached ID
+// proves nothing of that kind, so a negative that it led to is confirmed by the index.
 func (s *Store) lookUp(ctx context.Context, collection, key string) (*row, error) {
-	id, ok, err := s.find(ctx, collection, key)
+	id, cached, err := s.locate(ctx, collection, key)
 	if err != nil {
 		return nil, err
-	}
-	if !ok {
-		return nil, ErrNotFound
 	}
 	r, err := s.readRow(ctx, collection, id)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case r.belongsTo(key):
+		s.cache.put(collection, key, id)
+		return r, nil
+	case cached:
+		s.cache.drop(collection, key, id)
+		return s.lookUp(ctx, collection, key)
+	case r != nil && r.state == live:
+		s.alarm("an ID was issued twice: an entry points at the row of another key", "collection", collection, "id", id)
 	}
-	if !r.belongsTo(key) {
-		if r != nil && r.state == live {
-			s.alarm("an ID was issued twice: an entry points at the row of another key", "collection", collection, "id", id)
-		}
-		return nil, ErrNotFound
-	}
-	return r, nil
+	return nil, ErrNotFound
 }
 
 // Put stores a document under a key, whether or not it has a record, and says whether it created it. The condition is
@@ -86,46 +87,68 @@ func (s *Store) Put(ctx context.Context, collection, key string, document []byte
 
 // replace writes a document over a live record in one conditional statement; ErrNotFound when there is none.
 func (s *Store) replace(b budget, collection, key string, document []byte, cond Condition) (Record, error) {
-	id, ok, err := s.find(b, collection, key)
+	t, err := s.target(b, collection, key, cond)
 	if err != nil {
 		return Record{}, err
 	}
-	if !ok {
-		return Record{}, ErrNotFound
-	}
-	versions, ok := cond.versions(id)
-	if !ok {
-		return Record{}, fmt.Errorf("%w: the record is another one", ErrPrecondition)
-	}
-	change := rowChange{
-		id: id, key: key, versions: versions, token: s.identity.token(), updatedAt: s.timestamp(), document: document,
-	}
+	change := t.rowChange
+	change.token, change.updatedAt, change.document = s.identity.token(), s.timestamp(), document
 	done, err := s.changeRow(b, collection, change)
 	switch {
 	case done.ok:
+		s.cache.put(collection, key, change.id)
 		return replaced(change, done.version), nil
 	case err == nil:
-		return Record{}, s.missed(b, collection, change)
+		return Record{}, s.missed(b, collection, t)
 	case errors.Is(err, sqldb.ErrUnknown):
 		return s.resolveUpdate(b, collection, change, err)
 	}
-	return Record{}, fmt.Errorf("update row %d: %w: %w", id, ErrUnavailable, err)
+	return Record{}, fmt.Errorf("update row %d: %w: %w", change.id, ErrUnavailable, err)
 }
 
 func replaced(change rowChange, version int64) Record {
 	return Record{Key: change.key, Tag: Tag{change.id, version}, Document: change.document, UpdatedAt: change.updatedAt}
 }
 
-// missed says why a conditional statement found nothing to change: ErrNotFound, ErrPrecondition, or errLost when the
-// record came into being in between.
-func (s *Store) missed(ctx context.Context, collection string, change rowChange) error {
-	r, err := s.readRow(ctx, collection, change.id)
+// target is the row that a conditional write is for.
+type target struct {
+	rowChange
+	// cached says that the ID may be stale.
+	cached bool
+}
+
+// target locates the row for a write under a condition; ErrNotFound when the key has no entry, ErrPrecondition when the
+// condition asks for another record.
+func (s *Store) target(ctx context.Context, collection, key string, cond Condition) (target, error) {
+	id, cached, err := s.locate(ctx, collection, key)
+	if err != nil {
+		return target{}, err
+	}
+	versions, ok := cond.versions(id)
+	if !ok && cached {
+		s.cache.drop(collection, key, id)
+		return s.target(ctx, collection, key, cond)
+	}
+	if !ok {
+		return target{}, fmt.Errorf("%w: the record is another one", ErrPrecondition)
+	}
+	return target{rowChange{id: id, key: key, versions: versions}, cached}, nil
+}
+
+// missed says why a conditional statement found nothing to change: ErrNotFound, ErrPrecondition, or errLost when looking
+// again may tell more, because the ID was cached or the record came into being in between.
+func (s *Store) missed(ctx context.Context, collection string, t target) error {
+	if t.cached {
+		s.cache.drop(collection, t.key, t.id)
+		return errLost
+	}
+	r, err := s.readRow(ctx, collection, t.id)
 	switch {
 	case err != nil:
 		return err
-	case !r.belongsTo(change.key):
+	case !r.belongsTo(t.key):
 		return ErrNotFound
-	case len(change.versions) > 0:
+	case len(t.versions) > 0:
 		return fmt.Errorf("%w: the record is at %s", ErrPrecondition, r.tag())
 	}
 	return errLost
@@ -166,33 +189,26 @@ func (s *Store) Delete(ctx context.Context, collection, key string, cond Conditi
 }
 
 func (s *Store) remove(b budget, collection, key string, cond Condition) error {
-	id, ok, err := s.find(b, collection, key)
+	t, err := s.target(b, collection, key, cond)
 	if err != nil {
 		return err
 	}
-	if !ok {
-		return ErrNotFound
-	}
-	versions, ok := cond.versions(id)
-	if !ok {
-		return fmt.Errorf("%w: the record is another one", ErrPrecondition)
-	}
-	change := rowChange{id: id, key: key, versions: versions}
-	done, err := s.changeRow(b, collection, change)
+	done, err := s.changeRow(b, collection, t.rowChange)
 	if errors.Is(err, sqldb.ErrUnknown) {
-		done, err = s.resolveRemove(b, collection, change, err)
+		done, err = s.resolveRemove(b, collection, t.rowChange, err)
 	}
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return err
 	case err != nil:
-		return fmt.Errorf("delete row %d: %w: %w", id, ErrUnavailable, err)
+		return fmt.Errorf("delete row %d: %w: %w", t.id, ErrUnavailable, err)
 	case !done.ok:
-		return s.missed(b, collection, change)
+		return s.missed(b, collection, t)
 	}
+	s.cache.drop(collection, key, t.id)
 	ctx, cancel := b.resolving()
 	defer cancel()
-	s.removeEntry(ctx, collection, key, id)
+	s.removeEntry(ctx, collection, key, t.id)
 	return nil
 }
 

@@ -64,6 +64,7 @@ func (s *Store) create(b budget, p *placement, key string, document []byte) (Rec
 		if err = c.reserve(id); err == nil {
 			var rec Record
 			if rec, err = c.insert(id); err == nil {
+				s.cache.put(p.collection, key, id)
 				return rec, nil
 			}
 		}

@@ -27,6 +27,8 @@ type deployment struct {
 	// Ranges of each node, and the number of IDs in a range.
 	Ranges []string
 	Size   int64
+	// CacheBytes is on by default; a test may turn it off.
+	CacheBytes int64
 	// Direct has the nodes' own URLs when Nodes lead through a proxy.
 	Direct []string
 	// renew makes another deployment on the same engines.
@@ -46,7 +48,7 @@ func fresh(t *testing.T, engine servers.Engine) deployment {
 	t.Helper()
 	d := deployment{
 		Index: servers.FreshSQLite(t), Issuer: engine.Fresh(t), Nodes: []string{engine.Fresh(t), engine.Fresh(t)},
-		Size: 1000, Ranges: []string{"1", "2"},
+		Size: 1000, Ranges: []string{"1", "2"}, CacheBytes: 1 << 20,
 		renew: func(t *testing.T) deployment { return fresh(t, engine) },
 	}
 	if engine.Name != "sqlite" {
@@ -104,7 +106,7 @@ func (d deployment) try(ctx context.Context, logTo *bytes.Buffer) (*opened, erro
 	}
 	logger := slog.New(slog.NewTextHandler(logTo, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o.Store, err = New(ctx, Config{
-		Map: layout, Nodes: dbs, Index: ix, Issuer: issuer, Collections: []string{testCollection}, Identity: identity,
+		Map: layout, Nodes: dbs, Index: ix, Issuer: issuer, Collections: []string{testCollection}, Identity: identity, CacheBytes: d.CacheBytes,
 		Sequences: idsegment.Options{MinStep: 10, MaxStep: 1000, Logger: logger}, Now: time.Now, Logger: logger,
 	})
 	if err != nil {

@@ -30,6 +30,8 @@ type Config struct {
 	// Sequences tunes how IDs are leased.
 	Sequences idsegment.Options
 	Identity  *Identity
+	// CacheBytes bounds the memory for remembering the IDs of keys; 0 turns that off.
+	CacheBytes int64
 	// Now is the clock of created_at and updated_at.
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -44,6 +46,7 @@ type Store struct {
 	placements  map[string]*placement
 	entries     map[string]*entries
 	tables      sync.Map // tableKey to *table, made on first use
+	cache       *keyCache
 	identity    *Identity
 	now         func() time.Time
 	log         *slog.Logger
@@ -61,7 +64,7 @@ type node struct {
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		layout: cfg.Map, index: cfg.Index, issuer: cfg.Issuer, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
-		placements: map[string]*placement{}, entries: map[string]*entries{}, maxDocument: math.MaxInt64,
+		placements: map[string]*placement{}, entries: map[string]*entries{}, cache: newKeyCache(cfg.CacheBytes), maxDocument: math.MaxInt64,
 	}
 	for i, n := range cfg.Map.Nodes() {
 		db := cfg.Nodes[i]
@@ -203,6 +206,19 @@ func (s *Store) find(ctx context.Context, collection, key string) (id int64, ok 
 		return 0, false, fmt.Errorf("find entry: %w: %w", ErrUnavailable, err)
 	}
 	return id, id != 0, nil
+}
+
+// locate returns the ID of a key, or ErrNotFound. A cached one may be stale: whoever finds no live row of the key there
+// must forget it and locate again.
+func (s *Store) locate(ctx context.Context, collection, key string) (id int64, cached bool, err error) {
+	if id, ok := s.cache.get(collection, key); ok {
+		return id, true, nil
+	}
+	id, ok, err := s.find(ctx, collection, key)
+	if err == nil && !ok {
+		err = ErrNotFound
+	}
+	return id, false, err
 }
 
 // placement returns the ID source of a collection.

@@ -25,6 +25,7 @@ type Config struct {
 	// Collections has at least one element; their names are distinct even when case is ignored.
 	Collections []CollectionConfig `mapstructure:"collections"`
 	Index       IndexConfig        `mapstructure:"index"`
+	Cache       CacheConfig        `mapstructure:"cache"`
 	IDs         IDsConfig          `mapstructure:"ids"`
 	Ranges      RangesConfig       `mapstructure:"ranges"`
 	// Nodes has at least one element. Their ranges are disjoint and, taken together, contiguous from 1 (I5).
@@ -79,6 +80,12 @@ type IndexConfig struct {
 	AllowStandalone bool `mapstructure:"allow_standalone"`
 	// Connections bounds the pool to each MongoDB server.
 	Connections int `mapstructure:"connections"`
+}
+
+// CacheConfig bounds what the gateway remembers.
+type CacheConfig struct {
+	// MaxBytes is the memory for the IDs of keys; 0 remembers none.
+	MaxBytes Bytes `mapstructure:"max_bytes"`
 }
 
 // IDsConfig is where IDs come from.
@@ -136,6 +143,7 @@ func defaultConfig() Config {
 		Log:         LogConfig{Level: "info"},
 		Collections: []CollectionConfig{{Name: "records", Key: defaultKeyMember}},
 		Index:       IndexConfig{URI: "sqlite://data/index.db", Connections: 16},
+		Cache:       CacheConfig{MaxBytes: 64 * mebibyte},
 		IDs: IDsConfig{
 			Issuers: []IssuerConfig{{DSN: "sqlite://data/ids.db"}},
 			Step:    StepConfig{Min: 100, Max: 10_000},

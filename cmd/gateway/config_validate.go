@@ -65,11 +65,15 @@ func distinct(f *faults, keys, values []string) {
 	}
 }
 
+// maxCacheBytes keeps a slip of the unit from taking all memory.
+const maxCacheBytes = 64 * 1024 * mebibyte
+
 func checkServer(cfg *Config, f *faults) {
 	checkListen(f, "server", cfg.Server.Listen, cfg.Server.AllowPublic)
 	checkListen(f, "admin", cfg.Admin.Listen, cfg.Admin.AllowPublic)
 	f.check(!sameAddress(cfg.Server.Listen, cfg.Admin.Listen) || f.isDropped("server.listen"), "admin.listen",
 		"must not be the address of server.listen", cfg.Admin.Listen)
+	between(f, "cache.max_bytes", cfg.Cache.MaxBytes, 0, maxCacheBytes)
 	between(f, "server.request_timeout", cfg.Server.RequestTimeout, minRequestTimeout, maxRequestTimeout)
 	between(f, "server.shutdown_grace", cfg.Server.ShutdownGrace, 0, maxShutdownGrace)
 	between(f, "server.max_body_bytes", cfg.Server.MaxBodyBytes, minBodyBytes, maxBodyBytes)

@@ -42,6 +42,9 @@ func TestConfigServerRules(t *testing.T) {
 		{name: "bodies too large", text: "server:\n  max_body_bytes: 65MiB\n  max_bulk_bytes: 1025MiB", want: []string{
 			"config.yaml:2: server.max_body_bytes: must be 1KiB to 64MiB (got 65MiB)",
 			"config.yaml:3: server.max_bulk_bytes: must be 1KiB to 1GiB (got 1025MiB)"}},
+		{name: "cache too large", text: "cache: {max_bytes: 65GiB}", want: []string{
+			"config.yaml:1: cache.max_bytes: must be 0 to 64GiB (got 65GiB)"}},
+		{name: "no cache", text: "cache: {max_bytes: 0}"},
 		{name: "bulk below one body, by default", text: "server: {max_body_bytes: 32MiB}", want: []string{
 			"config.yaml:1: server.max_bulk_bytes: must be at least server.max_body_bytes, 32MiB (got 16MiB)"}},
 	})

@@ -61,8 +61,9 @@ func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts,
 	}
 	p.store, err = store.New(ctx, store.Config{
 		Map: layout, Nodes: nodes, Index: ix, Issuer: issuer, Collections: collectionNames(cfg), Identity: p.identity,
-		Sequences: idsegment.Options{MinStep: cfg.IDs.Step.Min, MaxStep: cfg.IDs.Step.Max, Logger: logger},
-		Now:       time.Now, Logger: logger,
+		CacheBytes: int64(cfg.Cache.MaxBytes),
+		Sequences:  idsegment.Options{MinStep: cfg.IDs.Step.Min, MaxStep: cfg.IDs.Step.Max, Logger: logger},
+		Now:        time.Now, Logger: logger,
 	})
 	if err != nil {
 		return p, err

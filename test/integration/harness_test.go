@@ -163,10 +163,17 @@ func plainEnviron() []string {
 	return env
 }
 
-// tail is the end of an output.
+// tail is the end of an output, after the first of its log lines that say that something is wrong.
 func tail(o *output) string {
 	text := o.String()
-	return text[max(0, len(text)-tailBytes):]
+	end := text[max(0, len(text)-tailBytes):]
+	wrong := ""
+	for line := range strings.Lines(text[:len(text)-len(end)]) {
+		if isWrong := strings.Contains(line, `"level":"WARN"`) || strings.Contains(line, `"level":"ERROR"`); isWrong && len(wrong) < tailBytes {
+			wrong += line
+		}
+	}
+	return wrong + "(...)\n" + end
 }
 
 // wait returns the exit code of the process once it has ended; -1 means that a signal ended it.

@@ -75,7 +75,7 @@ func TestSecretsNeverPrinted(t *testing.T) {
 		"node of another scheme":         secretConfig(index, issuer, quoted("dsn", strings.Replace(raw, "mysql", "postgres", 1))),
 		"node without a scheme":          secretConfig(index, issuer, quoted("dsn", "gateway:"+sentinel+"@tcp(127.0.0.1:1)/db")),
 		"node with a bad parameter":      secretConfig(index, issuer, quoted("dsn", withUser(t, awaySQL, "gateway")+"?nonsense=1")),
-		"same database twice":            secretConfig(index, quoted("dsn", withUser(t, awaySQL, "a")), node) + "  ",
+		"same database twice":            secretConfig(index, issuer, quoted("dsn", withUser(t, awaySQL, "a"))+", ranges: \"1\"}, {name: node-2, "+quoted("dsn", withUser(t, awaySQL, "b"))),
 		"URL under a wrong key":          secretConfig(index, issuer, node+", "+quoted("url", raw)),
 		"URL as a name":                  strings.Replace(secretConfig(index, issuer, node), "name: node-1", quoted("name", raw), 1),
 		"URL as a range":                 strings.Replace(secretConfig(index, issuer, node), `ranges: "1"`, quoted("ranges", raw), 1),
@@ -83,6 +83,7 @@ func TestSecretsNeverPrinted(t *testing.T) {
 	}
 	for name, config := range cases {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			folder := writeConfig(t, config)
 			for file, content := range map[string]string{"away": withUser(t, awaySQL, "gateway"), "denied": deniedSQL, "away-index": withUser(t, awayMongo, "gateway")} {
 				if err := os.WriteFile(filepath.Join(folder, file), []byte(content+"\n"), 0o600); err != nil {
