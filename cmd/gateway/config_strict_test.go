@@ -52,7 +52,7 @@ func TestConfigStrictKeys(t *testing.T) {
 			"config.yaml:1: nods: unknown key; did you mean nodes?",
 			`config.yaml:2: log.level: must be debug, info, warn, error (got "loud")`,
 			"config.yaml:3: ranges.size: must be 10 to 1000000000000 (got 5)",
-			`GATEWAY__X: no config key has this name: unknown level "X"; known here: SERVER, ADMIN, LOG, COLLECTIONS, INDEX, IDS, RANGES, NODES`}},
+			`GATEWAY__X: no config key has this name: unknown level "X"; known here: SERVER, ADMIN, LOG, COLLECTIONS, INDEX, CACHE, IDS, RANGES, NODES`}},
 	})
 }
 
