@@ -22,9 +22,11 @@ const (
 	maxShutdownGrace                     = 10 * time.Minute
 	minBodyBytes, maxBodyBytes           = 1 * kibibyte, 64 * mebibyte
 	maxBulkBytes                         = 1 * gibibyte
-	maxConnections                       = 10_000
-	maxStep                              = 1_000_000
-	minRangeSize, maxRangeSize           = 10, 1_000_000_000_000
+	// maxCacheBytes keeps a slip of the unit from taking all memory.
+	maxCacheBytes              = 64 * 1024 * mebibyte
+	maxConnections             = 10_000
+	maxStep                    = 1_000_000
+	minRangeSize, maxRangeSize = 10, 1_000_000_000_000
 )
 
 var (
@@ -42,6 +44,7 @@ func validateConfig(cfg *Config, f *faults) {
 	checkIDs(cfg.IDs, f)
 	between(f, "ranges.size", cfg.Ranges.Size, minRangeSize, maxRangeSize)
 	between(f, "index.connections", cfg.Index.Connections, 1, maxConnections)
+	between(f, "cache.max_bytes", cfg.Cache.MaxBytes, 0, maxCacheBytes)
 	checkNodes(cfg.Nodes, f)
 	checkRanges(cfg, f)
 	checkDatabases(cfg, f)
@@ -65,15 +68,11 @@ func distinct(f *faults, keys, values []string) {
 	}
 }
 
-// maxCacheBytes keeps a slip of the unit from taking all memory.
-const maxCacheBytes = 64 * 1024 * mebibyte
-
 func checkServer(cfg *Config, f *faults) {
 	checkListen(f, "server", cfg.Server.Listen, cfg.Server.AllowPublic)
 	checkListen(f, "admin", cfg.Admin.Listen, cfg.Admin.AllowPublic)
 	f.check(!sameAddress(cfg.Server.Listen, cfg.Admin.Listen) || f.isDropped("server.listen"), "admin.listen",
 		"must not be the address of server.listen", cfg.Admin.Listen)
-	between(f, "cache.max_bytes", cfg.Cache.MaxBytes, 0, maxCacheBytes)
 	between(f, "server.request_timeout", cfg.Server.RequestTimeout, minRequestTimeout, maxRequestTimeout)
 	between(f, "server.shutdown_grace", cfg.Server.ShutdownGrace, 0, maxShutdownGrace)
 	between(f, "server.max_body_bytes", cfg.Server.MaxBodyBytes, minBodyBytes, maxBodyBytes)

@@ -178,17 +178,25 @@ func (g *gateway) peakBytes() (int64, error) {
 	return kibibytes << 10, err
 }
 
-// fill stores records up to a number, through several bulk requests at once. It stops early, without an error, when ctx
-// ends by a deadline.
+// fill stores records up to a number, through several bulk requests at once. When ctx ends it stops early, without an
+// error. progress is called now and then, by one goroutine.
 func (g *gateway) fill(ctx context.Context, data *dataset, upTo int64, progress func()) error {
+	var mu sync.Mutex
+	take := func() (first, end int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		first = data.next.Load()
+		end = max(first, min(first+fillLines, upTo))
+		data.next.Store(end)
+		return first, end
+	}
 	errs := make([]error, fillStreams)
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() {
 			for errs[i] == nil && ctx.Err() == nil {
-				end := data.next.Add(fillLines)
-				first := end - fillLines
-				if first >= upTo {
+				first, end := take()
+				if first == end {
 					return
 				}
 				errs[i] = g.bulk(context.WithoutCancel(ctx), data.documentBytes, first, end)
@@ -199,9 +207,7 @@ func (g *gateway) fill(ctx context.Context, data *dataset, upTo int64, progress 
 		})
 	}
 	wg.Wait()
-	// The streams that found nothing left to do had taken numbers all the same.
-	data.stored = min(data.next.Load(), (upTo+fillLines-1)/fillLines*fillLines)
-	data.next.Store(data.stored)
+	data.stored = data.next.Load()
 	return errors.Join(errs...)
 }
 
