@@ -54,7 +54,7 @@ func (p *placement) next(ctx context.Context) (int64, error) {
 		switch {
 		case err == nil:
 			return id, nil
-		case errors.Is(err, idsegment.ErrExhausted):
+		case errors.Is(err, idsegment.ErrExhausted), errors.Is(err, idsegment.ErrClosed): // closed by who advanced first
 			if _, err := p.advance(ctx, open); err != nil {
 				return 0, err
 			}

@@ -228,6 +228,33 @@ func TestStoreRangesFillInOrder(t *testing.T) {
 	})
 }
 
+// TestStoreRangeSwitchUnderLoad: creates that meet the end of a range, all at once, go on in the next one without an error,
+// and use up the ranges to the last ID but for those that were in hand when one was left.
+func TestStoreRangeSwitchUnderLoad(t *testing.T) {
+	engines(t, func(t *testing.T, d deployment) {
+		d.Size, d.Ranges = 40, []string{"1,3,5,7,9", "2,4,6,8,10"}
+		s := d.open(t)
+		var ids sync.Map
+		var wg sync.WaitGroup
+		for worker := range 32 {
+			wg.Go(func() {
+				for i := range 10 {
+					rec, err := s.Create(t.Context(), testCollection, fmt.Sprintf("k%d-%d", worker, i), doc("x"))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if _, repeated := ids.LoadOrStore(rec.Tag.ID, true); repeated {
+						t.Errorf("I1: ID %d twice", rec.Tag.ID)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		d.checkInvariants(t, s)
+	})
+}
+
 // TestStoreRefusesAShrunkMap is I7.
 func TestStoreRefusesAShrunkMap(t *testing.T) {
 	engines(t, func(t *testing.T, d deployment) {
