@@ -13,6 +13,7 @@ const (
 	patternRecord     = "/v1/:collection/*"
 	patternHealthz    = "/healthz"
 	patternReadyz     = "/readyz"
+	patternMetrics    = "/metrics"
 )
 
 // handler answers one request within ctx, which ends at the request timeout. An error that it returns becomes a problem
@@ -37,7 +38,18 @@ func (s *Server) publicRoutes() []route {
 }
 
 // adminRoutes is the route table of the operators' listener.
-func (s *Server) adminRoutes() []route { return s.healthRoutes() }
+func (s *Server) adminRoutes() []route {
+	return append(s.healthRoutes(), route{http.MethodGet, patternMetrics, s.metrics})
+}
+
+// metrics hands the request to the exporter.
+func (s *Server) metrics(_ context.Context, x *exchange) error {
+	if s.options.Metrics == nil {
+		return echo.ErrNotFound
+	}
+	s.options.Metrics.ServeHTTP(x.Response(), x.Request())
+	return nil
+}
 
 // healthRoutes are on both listeners.
 func (s *Server) healthRoutes() []route {

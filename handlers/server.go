@@ -49,6 +49,8 @@ type Options struct {
 	MaxBodyBytes, MaxBulkBytes int64
 	// NewKey makes the key of a record that is posted without one.
 	NewKey func() (string, error)
+	// Metrics answers /metrics on the operators' listener; nil for none.
+	Metrics http.Handler
 	// Logger gets one line per request; nil discards them.
 	Logger *slog.Logger
 }

@@ -10,8 +10,7 @@ import (
 // keyCache remembers which ID a key has, which saves the index look-up of a read or an update. What it says is never
 // believed: a row proves it or the index is asked, so a stale entry costs a round trip and no wrong answer.
 type keyCache struct {
-	ids   *otter.Cache[cacheKey, int64]
-	stats *stats.Counter
+	ids *otter.Cache[cacheKey, int64] // nil when nothing is remembered
 }
 
 type cacheKey struct{ collection, key string }
@@ -24,11 +23,10 @@ func newKeyCache(maxBytes int64) *keyCache {
 	if maxBytes <= 0 {
 		return &keyCache{}
 	}
-	counter := stats.NewCounter()
-	return &keyCache{stats: counter, ids: otter.Must(&otter.Options[cacheKey, int64]{
+	return &keyCache{otter.Must(&otter.Options[cacheKey, int64]{
 		MaximumWeight: uint64(maxBytes),
 		Weigher:       func(k cacheKey, _ int64) uint32 { return uint32(len(k.key) + cacheOverhead) },
-		StatsRecorder: counter,
+		StatsRecorder: stats.NewCounter(),
 	})}
 }
 
@@ -50,6 +48,23 @@ func (c *keyCache) put(collection, key string, id int64) {
 	}
 	k.key = strings.Clone(key) // the key may be a piece of a whole request
 	c.ids.Set(k, id)
+}
+
+// counts returns how many look-ups the cache answered and how many it did not.
+func (c *keyCache) counts() (hits, misses uint64) {
+	if c.ids == nil {
+		return 0, 0
+	}
+	s := c.ids.Stats()
+	return s.Hits, s.Misses
+}
+
+// bytes estimates the memory that the cache takes.
+func (c *keyCache) bytes() uint64 {
+	if c.ids == nil {
+		return 0
+	}
+	return c.ids.WeightedSize()
 }
 
 // drop forgets the ID of a key, unless another one has been proved meanwhile.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // lane merges calls of one kind without ever making one wait for others: a call that finds the lane free goes at once,
@@ -20,6 +22,8 @@ type lane[Q, A any] struct {
 	// limit bounds the questions in a batch, and weight (which may be nil) their sizes together, in bytes.
 	limit  int
 	weight func(Q) int
+	// size sees how many questions each batch has; nil when nobody wants to know.
+	size prometheus.Observer
 	// parallel bounds the batches on their way.
 	parallel int
 	// unsent and unknown are what a caller is told that gives up while its question is queued, or on its way.
@@ -53,7 +57,7 @@ func (l *lane[Q, A]) ask(ctx context.Context, question Q) (A, error) {
 	if l.running < l.parallel {
 		l.running++
 		l.mu.Unlock()
-		a := l.run(ctx, []Q{question})[0]
+		a := l.send(ctx, []Q{question})[0]
 		l.next()
 		return a.value, a.err
 	}
@@ -74,6 +78,14 @@ func (l *lane[Q, A]) ask(ctx context.Context, question Q) (A, error) {
 		}
 		return none, fmt.Errorf("under way: %w: %w", l.unknown, ctx.Err())
 	}
+}
+
+// send runs a batch.
+func (l *lane[Q, A]) send(ctx context.Context, batch []Q) []answer[A] {
+	if l.size != nil {
+		l.size.Observe(float64(len(batch)))
+	}
+	return l.run(ctx, batch)
 }
 
 // withdraw takes a call out of the queue; not ok when it is on its way already.
@@ -112,7 +124,7 @@ func (l *lane[Q, A]) runQueued(batch []*call[Q, A]) {
 		}
 		// The batch belongs to no caller: it has until the last of them gives up.
 		ctx, cancel := context.WithDeadline(context.Background(), end)
-		answers := l.run(ctx, questions)
+		answers := l.send(ctx, questions)
 		cancel()
 		for i, c := range batch {
 			c.answer = answers[i]

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"keyrange/idsegment"
 	"keyrange/index"
 	"keyrange/rangeshard"
@@ -35,6 +37,8 @@ type Config struct {
 	// Now is the clock of created_at and updated_at.
 	Now    func() time.Time
 	Logger *slog.Logger
+	// Metrics is where the store registers its metrics; nil for nowhere.
+	Metrics prometheus.Registerer
 }
 
 // Store does the record protocol. It is safe for concurrent use.
@@ -47,6 +51,7 @@ type Store struct {
 	entries     map[string]*entries
 	tables      sync.Map // tableKey to *table, made on first use
 	cache       *keyCache
+	metrics     *metrics
 	identity    *Identity
 	now         func() time.Time
 	log         *slog.Logger
@@ -66,6 +71,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		layout: cfg.Map, index: cfg.Index, issuer: cfg.Issuer, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
 		placements: map[string]*placement{}, entries: map[string]*entries{}, cache: newKeyCache(cfg.CacheBytes), maxDocument: math.MaxInt64,
 	}
+	s.metrics = newMetrics(cfg.Metrics, s.cache)
 	for i, n := range cfg.Map.Nodes() {
 		db := cfg.Nodes[i]
 		s.nodes = append(s.nodes, node{name: n.Name, db: db, rows: rowsOf(db)})

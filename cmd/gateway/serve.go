@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
 	"keyrange/handlers"
@@ -73,6 +74,7 @@ func handlerOptions(cfg *Config, p *parts, logger *slog.Logger) handlers.Options
 		MaxBodyBytes:   int64(cfg.Server.MaxBodyBytes),
 		MaxBulkBytes:   int64(cfg.Server.MaxBulkBytes),
 		NewKey:         p.identity.NewKey,
+		Metrics:        promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
 		Logger:         logger,
 	}
 	for _, c := range cfg.Collections {

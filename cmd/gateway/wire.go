@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
 	"keyrange/idsegment"
 	"keyrange/index"
 	"keyrange/rangeshard"
@@ -19,6 +22,7 @@ import (
 type parts struct {
 	store    *store.Store
 	identity *store.Identity
+	metrics  *prometheus.Registry
 	// closers end what was opened, to be called in reverse order.
 	closers []func() error
 }
@@ -26,7 +30,8 @@ type parts struct {
 // openParts opens every database that the config names, makes sure that each node is who config says it is, and builds
 // the store. It fails when anything is out of reach; nothing stays open then.
 func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts, err error) {
-	p = &parts{}
+	p = &parts{metrics: prometheus.NewRegistry()}
+	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer func() {
 		if err != nil {
 			p.closeDatabases()
@@ -63,7 +68,7 @@ func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts,
 		Map: layout, Nodes: nodes, Index: ix, Issuer: issuer, Collections: collectionNames(cfg), Identity: p.identity,
 		CacheBytes: int64(cfg.Cache.MaxBytes),
 		Sequences:  idsegment.Options{MinStep: cfg.IDs.Step.Min, MaxStep: cfg.IDs.Step.Max, Logger: logger},
-		Now:        time.Now, Logger: logger,
+		Now:        time.Now, Logger: logger, Metrics: p.metrics,
 	})
 	if err != nil {
 		return p, err

@@ -31,8 +31,8 @@ const adminTimeout = time.Minute
 // servers are the database servers of a run.
 type servers struct {
 	// mysql are URLs that end in a slash; those of MariaDB servers only when there is nothing else.
-	mysql                       []string
-	mongo                       string
+	mysql                      []string
+	mongo                      string
 	mysqlVersion, mongoVersion string
 }
 

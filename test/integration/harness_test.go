@@ -190,6 +190,7 @@ func (g *gateway) wait(t *testing.T) int {
 // stop asks the gateway to end, as service managers do, and checks that it does so in order.
 func (g *gateway) stop(t *testing.T) {
 	t.Helper()
+	client.CloseIdleConnections() // net/http waits 5 s for one that was opened and not used yet
 	g.terminate(t)
 	if code := g.wait(t); code != 0 {
 		t.Errorf("exit code after SIGTERM: got %d, want 0", code)

@@ -105,7 +105,7 @@ func TestSecretsNeverPrinted(t *testing.T) {
 // answers, while a node comes and goes.
 func TestSecretsOfRunningGateway(t *testing.T) {
 	s := newStack(t, servers.MySQLKind, 1, 1000)
-	const user = "t_sentinel"
+	user := s.nodes[0].dsn[strings.LastIndex(s.nodes[0].dsn, "/")+1:] // like no other on that server
 	db := openSQL(t, s.nodes[0].dsn)
 	for _, statement := range []string{"DROP USER IF EXISTS " + user, "CREATE USER " + user + " IDENTIFIED BY '" + sentinel + "'", "GRANT ALL ON *.* TO " + user} {
 		if _, err := db.Exec(statement); err != nil {

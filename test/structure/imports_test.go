@@ -33,6 +33,8 @@ var owners = map[string][]string{
 	"github.com/go-sql-driver/mysql": {"store/sqldb"},
 	"modernc.org/sqlite":             {"store/sqldb"},
 	"github.com/sony/sonyflake":      {"store"},
+	"github.com/maypok86/otter/v2":   {"store"},
+	"github.com/prometheus":          {"store", "cmd/gateway"},
 }
 
 type goPackage struct {
