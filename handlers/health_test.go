@@ -2,6 +2,8 @@ package handlers
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -63,5 +65,24 @@ func TestReadyz(t *testing.T) {
 	r.Admin().ServeHTTP(admin, httptest.NewRequest("GET", "/v1/records/a", nil))
 	if admin.Code != 404 {
 		t.Errorf("records on the admin listener: %d", admin.Code)
+	}
+}
+
+// TestOperatorsPages: metrics and profiles are on the operators' listener and not on the clients'.
+func TestOperatorsPages(t *testing.T) {
+	r := newRig(t)
+	r.options.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "gateway_up 1\n") })
+	for path, want := range map[string]string{
+		"/metrics": "gateway_up 1", "/debug/pprof/": "goroutine", "/debug/pprof/cmdline": "handlers", "/debug/pprof/goroutine?debug=1": "goroutine profile",
+	} {
+		admin, public := httptest.NewRecorder(), httptest.NewRecorder()
+		r.Admin().ServeHTTP(admin, httptest.NewRequest("GET", path, nil))
+		r.Public().ServeHTTP(public, httptest.NewRequest("GET", path, nil))
+		if admin.Code != 200 || !strings.Contains(admin.Body.String(), want) {
+			t.Errorf("%s: %d %.100s", path, admin.Code, admin.Body)
+		}
+		if public.Code != 404 {
+			t.Errorf("%s for clients: %d", path, public.Code)
+		}
 	}
 }

@@ -3,6 +3,8 @@ package handlers
 import (
 	"context"
 	"net/http"
+	"net/http/pprof"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 )
@@ -14,6 +16,7 @@ const (
 	patternHealthz    = "/healthz"
 	patternReadyz     = "/readyz"
 	patternMetrics    = "/metrics"
+	patternProfiles   = "/debug/pprof/*"
 )
 
 // handler answers one request within ctx, which ends at the request timeout. An error that it returns becomes a problem
@@ -39,7 +42,27 @@ func (s *Server) publicRoutes() []route {
 
 // adminRoutes is the route table of the operators' listener.
 func (s *Server) adminRoutes() []route {
-	return append(s.healthRoutes(), route{http.MethodGet, patternMetrics, s.metrics})
+	return append(s.healthRoutes(), []route{
+		{http.MethodGet, patternMetrics, s.metrics},
+		{http.MethodGet, patternProfiles, profiles},
+	}...)
+}
+
+// profiles serves what go tool pprof asks for.
+func profiles(_ context.Context, x *exchange) error {
+	serve := pprof.Index // which also serves the named profiles
+	switch strings.TrimPrefix(x.Request().URL.Path, "/debug/pprof/") {
+	case "cmdline":
+		serve = pprof.Cmdline
+	case "profile":
+		serve = pprof.Profile
+	case "symbol":
+		serve = pprof.Symbol
+	case "trace":
+		serve = pprof.Trace
+	}
+	serve(x.Response(), x.Request())
+	return nil
 }
 
 // metrics hands the request to the exporter.
