@@ -13,18 +13,18 @@ type dialect struct {
 	lease func(ctx context.Context, i *Issuer, name Name, count int64) (Segment, error)
 }
 
-// table is a table of the issuer. The probe is rejected as long as it does not exist.
-type table struct{ probe, create string }
+// table is a table of the issuer.
+type table struct{ name, create string }
 
 const (
-	probeSegment = "SELECT next_id FROM id_segment WHERE 1 = 0"
-	probeCluster = "SELECT cluster FROM id_cluster WHERE 1 = 0"
+	segmentTable = "id_segment"
+	clusterTable = "id_cluster"
 )
 
 // Names are binary in both dialects, so that they compare byte by byte: no case folding, no trimmed blanks.
 var mysqlDialect = dialect{
 	tables: []table{
-		{probe: probeSegment, create: `CREATE TABLE IF NOT EXISTS id_segment (
+		{name: segmentTable, create: `CREATE TABLE IF NOT EXISTS id_segment (
 			collection VARBINARY(64) NOT NULL,
 			range_no   BIGINT        NOT NULL,
 			lo         BIGINT        NOT NULL,
@@ -32,7 +32,7 @@ var mysqlDialect = dialect{
 			next_id    BIGINT        NOT NULL,
 			PRIMARY KEY (collection, range_no)
 		) ENGINE = InnoDB`},
-		{probe: probeCluster, create: `CREATE TABLE IF NOT EXISTS id_cluster (
+		{name: clusterTable, create: `CREATE TABLE IF NOT EXISTS id_cluster (
 			one     TINYINT       NOT NULL PRIMARY KEY,
 			cluster VARBINARY(64) NOT NULL
 		) ENGINE = InnoDB`},
@@ -43,7 +43,7 @@ var mysqlDialect = dialect{
 // last_start carries the start of the last lease from the old row to the RETURNING clause, which sees only the new one.
 var sqliteDialect = dialect{
 	tables: []table{
-		{probe: probeSegment, create: `CREATE TABLE IF NOT EXISTS id_segment (
+		{name: segmentTable, create: `CREATE TABLE IF NOT EXISTS id_segment (
 			collection BLOB    NOT NULL,
 			range_no   INTEGER NOT NULL,
 			lo         INTEGER NOT NULL,
@@ -52,7 +52,7 @@ var sqliteDialect = dialect{
 			last_start INTEGER NOT NULL DEFAULT 0,
 			PRIMARY KEY (collection, range_no)
 		) STRICT, WITHOUT ROWID`},
-		{probe: probeCluster, create: `CREATE TABLE IF NOT EXISTS id_cluster (
+		{name: clusterTable, create: `CREATE TABLE IF NOT EXISTS id_cluster (
 			one     INTEGER NOT NULL PRIMARY KEY,
 			cluster BLOB    NOT NULL
 		) STRICT`},

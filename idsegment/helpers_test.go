@@ -31,8 +31,8 @@ func openIssuer(t testing.TB, rawURL string) *Issuer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	issuer, err := OpenIssuer(t.Context(), db)
-	if err != nil {
+	issuer := NewIssuer(db)
+	if _, err := issuer.JoinCluster(t.Context(), "test"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -31,30 +31,42 @@ type row struct {
 	next int64
 }
 
-// OpenIssuer takes over db, which Close closes, and creates the tables that are missing.
-func OpenIssuer(ctx context.Context, db *sqldb.DB) (*Issuer, error) {
+// NewIssuer takes over db, which Close closes. It reads and writes nothing: on a database that no gateway has used yet
+// List is empty and Cluster is "", until JoinCluster creates the tables.
+func NewIssuer(db *sqldb.DB) *Issuer {
 	issuer := &Issuer{db: db, dialect: mysqlDialect}
 	if db.Engine() == sqldb.SQLite {
 		issuer.dialect = sqliteDialect
 	}
-	for _, table := range issuer.dialect.tables {
-		// Looking first lets a user without the right to create tables, or a read-only server, do once they exist.
-		err := db.Query(ctx, func(*sql.Rows) error { return nil }, table.probe)
-		if errors.Is(err, sqldb.ErrRejected) {
-			_, err = db.Exec(ctx, table.create)
-		}
-		if err != nil {
-			return nil, issuer.translate("open", err)
-		}
-	}
-	return issuer, nil
+	return issuer
 }
 
-// Cluster returns the id of the cluster that the issuer belongs to. The first caller's proposal (1 to 64 bytes) is
-// stored for good; concurrent callers all get the one that was stored.
-func (i *Issuer) Cluster(ctx context.Context, propose string) (string, error) {
+// Cluster returns the id of the cluster that the issuer belongs to, "" when it has none yet.
+func (i *Issuer) Cluster(ctx context.Context) (string, error) {
+	if exists, err := i.exists(ctx, clusterTable); err != nil || !exists {
+		return "", err
+	}
+	return i.cluster(ctx)
+}
+
+// JoinCluster creates the tables that are missing and returns the id of the cluster that the issuer belongs to. The
+// first caller's proposal (1 to 64 bytes) is stored for good; concurrent callers all get the one that was stored.
+func (i *Issuer) JoinCluster(ctx context.Context, propose string) (string, error) {
 	if propose == "" || len(propose) > nameMaxBytes {
 		return "", fmt.Errorf("cluster id %q: want 1 to %d bytes", propose, nameMaxBytes)
+	}
+	for _, table := range i.dialect.tables {
+		// Looking first lets a user without the right to create tables, or a read-only server, do once they exist.
+		exists, err := i.exists(ctx, table.name)
+		if err != nil {
+			return "", err
+		}
+		if exists {
+			continue
+		}
+		if _, err := i.db.Exec(ctx, table.create); err != nil {
+			return "", i.translate("create the table "+table.name, err)
+		}
 	}
 	stored, err := i.cluster(ctx)
 	if stored != "" || err != nil {
@@ -65,6 +77,14 @@ func (i *Issuer) Cluster(ctx context.Context, propose string) (string, error) {
 		return "", i.translate("store the cluster id", err)
 	}
 	return i.cluster(ctx)
+}
+
+func (i *Issuer) exists(ctx context.Context, table string) (bool, error) {
+	exists, err := i.db.TableExists(ctx, table)
+	if err != nil {
+		return false, i.translate("look for the table "+table, err)
+	}
+	return exists, nil
 }
 
 // cluster reads the stored cluster id, "" when there is none yet.
@@ -125,6 +145,9 @@ func (i *Issuer) row(ctx context.Context, name Name) (r row, found bool, err err
 
 // List returns every registered sequence, ordered by collection (bytewise) and range.
 func (i *Issuer) List(ctx context.Context) ([]Issued, error) {
+	if exists, err := i.exists(ctx, segmentTable); err != nil || !exists {
+		return nil, err
+	}
 	var list []Issued
 	err := i.db.Query(ctx, func(rows *sql.Rows) error {
 		var collection []byte

@@ -198,28 +198,67 @@ func TestIssuerNamesAreBytes(t *testing.T) {
 	})
 }
 
-func TestIssuerClusterRace(t *testing.T) {
-	onEngines(t, func(t *testing.T, open func() *Issuer) {
-		issuers := []*Issuer{open(), open()}
-		var mu sync.Mutex
-		seen := map[string]int{}
-		concurrently(16, func(caller int) []int64 {
-			id, err := issuers[caller%2].Cluster(t.Context(), fmt.Sprint("cluster-", caller))
+// TestIssuerFresh: a database that no gateway has used yet is empty, and looking at it leaves it so.
+func TestIssuerFresh(t *testing.T) {
+	for _, engine := range servers.SQLEngines(t) {
+		t.Run(engine.Name, func(t *testing.T) {
+			db, err := sqldb.Open(t.Context(), engine.Fresh(t), sqldb.Options{})
 			if err != nil {
-				t.Error(err)
+				t.Fatal(err)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			seen[id]++
-			return nil
+			issuer := NewIssuer(db)
+			defer issuer.Close()
+			if cluster, err := issuer.Cluster(t.Context()); cluster != "" || err != nil {
+				t.Errorf("cluster %q, %v", cluster, err)
+			}
+			if list, err := issuer.List(t.Context()); len(list) > 0 || err != nil {
+				t.Errorf("list %v, %v", list, err)
+			}
+			for _, table := range []string{segmentTable, clusterTable} {
+				if exists, err := db.TableExists(t.Context(), table); exists || err != nil {
+					t.Errorf("table %s: %v, %v", table, exists, err)
+				}
+			}
 		})
-		if len(seen) != 1 || seen[""] > 0 {
-			t.Errorf("16 callers got %v, want one id for all", seen)
-		}
-		if _, err := issuers[0].Cluster(t.Context(), ""); err == nil {
-			t.Error("an empty proposal: no error")
-		}
-	})
+	}
+}
+
+func TestIssuerClusterRace(t *testing.T) {
+	for _, engine := range servers.SQLEngines(t) {
+		t.Run(engine.Name, func(t *testing.T) {
+			url := engine.Fresh(t)
+			var issuers []*Issuer
+			for range 2 {
+				db, err := sqldb.Open(t.Context(), url, sqldb.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				issuers = append(issuers, NewIssuer(db))
+				defer db.Close()
+			}
+			var mu sync.Mutex
+			seen := map[string]int{}
+			concurrently(16, func(caller int) []int64 {
+				id, err := issuers[caller%2].JoinCluster(t.Context(), fmt.Sprint("cluster-", caller))
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				seen[id]++
+				return nil
+			})
+			if len(seen) != 1 || seen[""] > 0 {
+				t.Errorf("16 callers got %v, want one id for all", seen)
+			}
+			if id, err := issuers[0].Cluster(t.Context()); seen[id] != 16 || err != nil {
+				t.Errorf("afterwards the cluster is %q, %v", id, err)
+			}
+			if _, err := issuers[0].JoinCluster(t.Context(), ""); err == nil {
+				t.Error("an empty proposal: no error")
+			}
+		})
+	}
 }
 
 // An issuer whose tables exist opens for a user who may not create any.
@@ -242,13 +281,13 @@ func TestIssuerReopen(t *testing.T) {
 	})
 }
 
-func TestOpenIssuerUnavailable(t *testing.T) {
+func TestIssuerUnavailable(t *testing.T) {
 	db, err := sqldb.Open(t.Context(), servers.FreshSQLite(t), sqldb.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = db.Close()
-	if _, err := OpenIssuer(t.Context(), db); !errors.Is(err, ErrUnavailable) {
+	if _, err := NewIssuer(db).Cluster(t.Context()); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("closed database: %v", err)
 	}
 }

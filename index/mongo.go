@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -185,15 +186,31 @@ func (m *mongoIndex) Insert(ctx context.Context, collection string, entries []En
 	if len(entries) == 0 {
 		return nil
 	}
+	order := byKey(entries)
 	documents := make([]document, len(entries))
-	for i, e := range entries {
-		documents[i] = document(e)
+	for at, i := range order {
+		documents[at] = document(entries[i])
 	}
 	sends, err := write(ctx, func(ctx context.Context) error {
 		_, err := m.db.Collection(collection).InsertMany(ctx, documents, options.InsertMany().SetOrdered(false))
 		return err
 	})
-	return itemResults(ctx, "insert entry", err, sends, len(entries))
+	results := make([]error, len(entries))
+	for at, err := range itemResults(ctx, "insert entry", err, sends, len(entries)) {
+		results[order[at]] = err
+	}
+	return results
+}
+
+// byKey lists the positions of entries in the order of their keys; of equal keys the first stays first. Two batches that
+// touch the same keys in opposite order can deadlock in the server (DocumentDB does).
+func byKey(entries []Entry) []int {
+	order := make([]int, len(entries))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(entries[a].Key, entries[b].Key) })
+	return order
 }
 
 // itemResults spreads the error of a batch over its n items.
@@ -279,8 +296,8 @@ func (m *mongoIndex) Remove(ctx context.Context, collection string, entries []En
 		return nil
 	}
 	deletes := make([]mongo.WriteModel, len(entries))
-	for i, e := range entries {
-		deletes[i] = mongo.NewDeleteOneModel().SetFilter(document(e))
+	for at, i := range byKey(entries) {
+		deletes[at] = mongo.NewDeleteOneModel().SetFilter(document(entries[i]))
 	}
 	sends, err := write(ctx, func(ctx context.Context) error {
 		_, err := m.db.Collection(collection).BulkWrite(ctx, deletes, options.BulkWrite().SetOrdered(false))

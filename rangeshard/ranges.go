@@ -95,5 +95,8 @@ func (r Ranges) Covers(other Ranges) bool {
 	return true
 }
 
+// Contains reports whether a number is in the set.
+func (r Ranges) Contains(number int64) bool { return r.Covers(Ranges{[]span{{number, number}}}) }
+
 // Equal reports whether both sets hold the same numbers.
 func (r Ranges) Equal(other Ranges) bool { return slices.Equal(r.spans, other.spans) }

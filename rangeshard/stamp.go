@@ -72,7 +72,7 @@ const (
 
 // ReadStamp returns the stamp of a database; not ok when it has none.
 func ReadStamp(ctx context.Context, db *sqldb.DB) (stamp Stamp, ok bool, err error) {
-	exists, err := TableExists(ctx, db, "gateway_stamp")
+	exists, err := db.TableExists(ctx, "gateway_stamp")
 	if err != nil || !exists {
 		return Stamp{}, false, err
 	}
@@ -137,15 +137,4 @@ func extend(ctx context.Context, db *sqldb.DB, have, want Stamp, now time.Time) 
 		return fmt.Errorf("%w: the stamp of %s vanished", ErrStamp, want)
 	}
 	return have.Accept(want)
-}
-
-// TableExists reports whether the database has a table of that name.
-func TableExists(ctx context.Context, db *sqldb.DB, table string) (bool, error) {
-	query := "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
-	if db.Engine() == sqldb.SQLite {
-		query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-	}
-	found := false
-	err := db.Query(ctx, func(*sql.Rows) error { found = true; return nil }, query, table)
-	return found, err
 }

@@ -64,10 +64,8 @@ func (m *mysqlRows) prepare(ctx context.Context, table string) error {
 	return nil
 }
 
-func (m *mysqlRows) exists(ctx context.Context, table string) (found bool, err error) {
-	err = m.db.Query(ctx, func(*sql.Rows) error { found = true; return nil },
-		"SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?", table)
-	return found, err
+func (m *mysqlRows) exists(ctx context.Context, table string) (bool, error) {
+	return m.db.TableExists(ctx, table)
 }
 
 func (m *mysqlRows) maxID(ctx context.Context, table string) (id int64, err error) {

@@ -34,9 +34,8 @@ func (s *sqliteRows) prepare(ctx context.Context, table string) error {
 	return nil
 }
 
-func (s *sqliteRows) exists(ctx context.Context, table string) (found bool, err error) {
-	err = s.db.Query(ctx, func(*sql.Rows) error { found = true; return nil }, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", table)
-	return found, err
+func (s *sqliteRows) exists(ctx context.Context, table string) (bool, error) {
+	return s.db.TableExists(ctx, table)
 }
 
 func (s *sqliteRows) maxID(ctx context.Context, table string) (id int64, err error) {

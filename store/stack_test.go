@@ -78,10 +78,6 @@ func (d deployment) try(ctx context.Context, logTo *bytes.Buffer) (*opened, erro
 		return fail(err)
 	}
 	o.closers = append(o.closers, issuerDB.Close)
-	issuer, err := idsegment.OpenIssuer(ctx, issuerDB)
-	if err != nil {
-		return fail(err)
-	}
 	var nodes []rangeshard.Node
 	var dbs []*sqldb.DB
 	for i, url := range d.Nodes {
@@ -106,7 +102,7 @@ func (d deployment) try(ctx context.Context, logTo *bytes.Buffer) (*opened, erro
 	}
 	logger := slog.New(slog.NewTextHandler(logTo, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o.Store, err = New(ctx, Config{
-		Map: layout, Nodes: dbs, Index: ix, Issuer: issuer, Collections: []string{testCollection}, Identity: identity, CacheBytes: d.CacheBytes,
+		Fleet: Fleet{Map: layout, Nodes: dbs, Issuer: idsegment.NewIssuer(issuerDB)}, Index: ix, Collections: []string{testCollection}, Identity: identity, CacheBytes: d.CacheBytes,
 		Sequences: idsegment.Options{MinStep: 10, MaxStep: 1000, Logger: logger}, Now: time.Now, Logger: logger,
 	})
 	if err != nil {

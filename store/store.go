@@ -23,11 +23,9 @@ import (
 
 // Config is what a Store is made of. Everything is open already, and whoever opened it closes it after Close.
 type Config struct {
-	Map *rangeshard.Map
-	// Nodes are the databases of the map's nodes, in its order, with their stamps claimed.
-	Nodes       []*sqldb.DB
+	// Fleet is claimed by New.
+	Fleet
 	Index       index.Index
-	Issuer      *idsegment.Issuer
 	Collections []string
 	// Sequences tunes how IDs are leased.
 	Sequences idsegment.Options
@@ -65,7 +63,7 @@ type node struct {
 	rows rows
 }
 
-// New builds a store and checks that the map still covers every ID that was ever issued (I7).
+// New claims the fleet, which fails when any database is not what config says it is, and builds a store on it.
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		layout: cfg.Map, index: cfg.Index, issuer: cfg.Issuer, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
@@ -79,7 +77,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 			s.maxDocument = min(s.maxDocument, maxDocumentMySQL(packet))
 		}
 	}
-	if err := s.checkIssued(ctx); err != nil {
+	if err := cfg.Claim(ctx, cfg.Identity.Instance(), s.timestamp()); err != nil {
 		return nil, err
 	}
 	for _, collection := range cfg.Collections {
@@ -90,26 +88,6 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		s.entries[collection] = newEntries(s, collection)
 	}
 	return s, nil
-}
-
-// checkIssued refuses a map that lacks a range of which IDs were issued, or that cuts ranges elsewhere.
-func (s *Store) checkIssued(ctx context.Context) error {
-	issued, err := s.issuer.List(ctx)
-	if err != nil {
-		return fmt.Errorf("list the issued ranges: %w", err)
-	}
-	var faults []error
-	for _, seq := range issued {
-		r, _, ok := s.layout.Range(seq.Range)
-		switch first := (seq.Range-1)*s.layout.Size() + 1; {
-		case !ok && seq.Next > first:
-			faults = append(faults, fmt.Errorf("range %d of %s has issued IDs, but no node owns it: was a node dropped from the config?", seq.Range, seq.Collection))
-		case ok && r.Hi != seq.End:
-			faults = append(faults, fmt.Errorf("range %d of %s was opened to end at %d, but config makes it end at %d: the range size can never change",
-				seq.Range, seq.Collection, seq.End-1, r.Hi-1))
-		}
-	}
-	return errors.Join(faults...)
 }
 
 // Warm opens the range that takes each collection's next record, so that the first create does not wait for it. A

@@ -8,13 +8,15 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"keyrange/idsegment"
 	"keyrange/index"
-	"keyrange/rangeshard"
+	"keyrange/store"
 	"keyrange/store/sqldb"
 )
 
@@ -52,8 +54,7 @@ func faulty(what, where string, err error) finding { return finding{what, where,
 
 // check looks at each database and prints a line for it. It writes nothing anywhere.
 func check(ctx context.Context, cfg *Config, out io.Writer) error {
-	findings := []finding{findIndex(ctx, cfg), findIssuer(ctx, cfg)}
-	findings = append(findings, findNodes(ctx, cfg)...)
+	findings := append([]finding{findIndex(ctx, cfg)}, findFleet(ctx, cfg)...)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	faults := 0
 	for _, f := range findings {
@@ -68,7 +69,7 @@ func check(ctx context.Context, cfg *Config, out io.Writer) error {
 	if faults > 0 {
 		return errCheck
 	}
-	fmt.Fprintf(out, "config valid, %d collections, %d nodes, no fault\n", len(cfg.Collections), len(cfg.Nodes))
+	fmt.Fprintf(out, "config valid, collections: %d, nodes: %d, no fault\n", len(cfg.Collections), len(cfg.Nodes))
 	return nil
 }
 
@@ -91,64 +92,68 @@ func findIndex(ctx context.Context, cfg *Config) finding {
 	return finding{what, ix.Describe(), "reachable", ""}
 }
 
-func findIssuer(ctx context.Context, cfg *Config) finding {
-	return look(ctx, "issuer", cfg.IDs.Issuers[0].DSN, func(_ context.Context, db *sqldb.DB) (string, error) {
-		return describeServer(db), nil
-	})
-}
-
-// findNodes compares stamps with the config, and with each other: all must be of one cluster.
-func findNodes(ctx context.Context, cfg *Config) []finding {
+// findFleet looks at the issuer and the nodes, each by itself and whether they belong together.
+func findFleet(ctx context.Context, cfg *Config) []finding {
 	layout, err := layoutOf(cfg)
 	if err != nil {
 		return []finding{faulty("nodes", "", err)}
 	}
-	var findings []finding
-	cluster := ""
+	findings := make([]finding, len(cfg.Nodes)+1)
+	dbs := make([]*sqldb.DB, len(findings)) // the issuer, then the nodes; nil where there is nothing to compare
+	var wg sync.WaitGroup
+	wg.Go(func() { findings[0], dbs[0] = findDatabase(ctx, "issuer", cfg.IDs.Issuers[0].DSN) })
 	for i, n := range cfg.Nodes {
-		findings = append(findings, look(ctx, n.Name, n.DSN, func(ctx context.Context, db *sqldb.DB) (string, error) {
-			have, ok, err := rangeshard.ReadStamp(ctx, db)
-			if err != nil {
-				return "", err
-			}
-			facts := describeServer(db) + ", ranges " + n.Ranges
-			if !ok {
-				return facts + ", no stamp yet", nil
-			}
-			if cluster == "" {
-				cluster = have.Cluster
-			}
-			return facts + ", stamp fits", have.Accept(stampOf(layout, layout.Nodes()[i], cluster))
-		}))
+		wg.Go(func() { findings[i+1], dbs[i+1] = findDatabase(ctx, n.Name, n.DSN) })
+	}
+	wg.Wait()
+	fleet := store.Fleet{Map: layout, Nodes: dbs[1:]}
+	if dbs[0] != nil {
+		fleet.Issuer = idsegment.NewIssuer(dbs[0])
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	verdict := fleet.Verify(ctx)
+	for i, db := range dbs {
+		if db == nil {
+			continue
+		}
+		defer func() { _ = db.Close() }()
+		f := &findings[i]
+		fault := verdict.Issuer
+		if i > 0 {
+			fault = verdict.Nodes[i-1]
+			f.detail += ", ranges " + cfg.Nodes[i-1].Ranges + ", " + stampState(verdict.Stamped[i-1])
+		}
+		if fault != nil {
+			*f = faulty(f.what, f.where, fault)
+		}
 	}
 	return findings
 }
 
-// look opens one SQL database and lets describe say what it found there.
-func look(ctx context.Context, what string, dsn Secret, describe func(context.Context, *sqldb.DB) (string, error)) finding {
+func stampState(stamped bool) string {
+	if stamped {
+		return "stamp fits"
+	}
+	return "no stamp yet"
+}
+
+// findDatabase opens one SQL database; nil when it does not answer or does not exist yet.
+func findDatabase(ctx context.Context, what string, dsn Secret) (finding, *sqldb.DB) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	loc, err := sqldb.ParseURL(dsn.Reveal())
 	if err != nil {
-		return faulty(what, "", err)
+		return faulty(what, "", err), nil
 	}
 	if isNew(loc) {
-		return finding{what, loc.String(), "new", "is made at the first start"}
+		return finding{what, loc.String(), "new", "is made at the first start"}, nil
 	}
 	db, err := sqldb.Open(ctx, dsn.Reveal(), sqldb.Options{})
 	if err != nil {
-		return faulty(what, loc.String(), err)
+		return faulty(what, loc.String(), err), nil
 	}
-	defer func() { _ = db.Close() }()
-	detail, err := describe(ctx, db)
-	if err != nil {
-		return faulty(what, loc.String(), err)
-	}
-	return finding{what, loc.String(), "reachable", detail}
-}
-
-func describeServer(db *sqldb.DB) string {
-	return fmt.Sprintf("%s %s", db.Engine(), db.Server().Version)
+	return finding{what, loc.String(), "reachable", fmt.Sprintf("%s %s", db.Engine(), db.Server().Version)}, db
 }
 
 // isNew reports whether a location is an embedded database that no gateway has made yet.

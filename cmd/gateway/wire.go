@@ -49,23 +49,18 @@ func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts,
 		return p, fmt.Errorf("index: %w", err)
 	}
 	p.closers = append(p.closers, ix.Close)
-	issuer, err := p.openIssuer(ctx, cfg)
+	issuer, err := sqldb.Open(ctx, cfg.IDs.Issuers[0].DSN.Reveal(), sqldb.Options{})
 	if err != nil {
 		return p, fmt.Errorf("ids.issuers[0]: %w", err)
 	}
-	cluster, err := issuer.Cluster(ctx, p.identity.Instance())
-	if err != nil {
-		return p, fmt.Errorf("ids.issuers[0]: %w", err)
-	}
+	p.closers = append(p.closers, issuer.Close)
 	nodes, err := p.openNodes(ctx, cfg)
 	if err != nil {
 		return p, err
 	}
-	if err := claimNodes(ctx, layout, nodes, cluster); err != nil {
-		return p, err
-	}
 	p.store, err = store.New(ctx, store.Config{
-		Map: layout, Nodes: nodes, Index: ix, Issuer: issuer, Collections: collectionNames(cfg), Identity: p.identity,
+		Fleet: store.Fleet{Map: layout, Nodes: nodes, Issuer: idsegment.NewIssuer(issuer)}, Index: ix,
+		Collections: collectionNames(cfg), Identity: p.identity,
 		CacheBytes: int64(cfg.Cache.MaxBytes),
 		Sequences:  idsegment.Options{MinStep: cfg.IDs.Step.Min, MaxStep: cfg.IDs.Step.Max, Logger: logger},
 		Now:        time.Now, Logger: logger, Metrics: p.metrics,
@@ -101,15 +96,6 @@ func collectionNames(cfg *Config) (names []string) {
 	return names
 }
 
-func (p *parts) openIssuer(ctx context.Context, cfg *Config) (*idsegment.Issuer, error) {
-	db, err := sqldb.Open(ctx, cfg.IDs.Issuers[0].DSN.Reveal(), sqldb.Options{})
-	if err != nil {
-		return nil, err
-	}
-	p.closers = append(p.closers, db.Close)
-	return idsegment.OpenIssuer(ctx, db)
-}
-
 // openNodes connects to all nodes at once and says of each why it failed.
 func (p *parts) openNodes(ctx context.Context, cfg *Config) ([]*sqldb.DB, error) {
 	nodes, errs := make([]*sqldb.DB, len(cfg.Nodes)), make([]error, len(cfg.Nodes))
@@ -129,33 +115,6 @@ func (p *parts) openNodes(ctx context.Context, cfg *Config) ([]*sqldb.DB, error)
 		}
 	}
 	return nodes, errors.Join(errs...)
-}
-
-// claimNodes compares all stamps before it writes the first, so that a refused config leaves no trace.
-func claimNodes(ctx context.Context, layout *rangeshard.Map, nodes []*sqldb.DB, cluster string) error {
-	var errs []error
-	for i, n := range layout.Nodes() {
-		have, ok, err := rangeshard.ReadStamp(ctx, nodes[i])
-		if err == nil && ok {
-			err = have.Accept(stampOf(layout, n, cluster))
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("nodes[%d] (%s) at %s: %w", i, n.Name, nodes[i].Location(), err))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	for i, n := range layout.Nodes() {
-		if err := rangeshard.ClaimNode(ctx, nodes[i], stampOf(layout, n, cluster), time.Now()); err != nil {
-			return fmt.Errorf("nodes[%d] (%s) at %s: %w", i, n.Name, nodes[i].Location(), err)
-		}
-	}
-	return nil
-}
-
-func stampOf(layout *rangeshard.Map, n rangeshard.Node, cluster string) rangeshard.Stamp {
-	return rangeshard.Stamp{Cluster: cluster, Node: n.Name, RangeSize: layout.Size(), Ranges: n.Ranges}
 }
 
 // close hands unused IDs back and ends everything in reverse order.

@@ -228,6 +228,16 @@ func (db *DB) Query(ctx context.Context, scan func(rows *sql.Rows) error, query 
 	return nil
 }
 
+// TableExists reports whether the database has a table of that name.
+func (db *DB) TableExists(ctx context.Context, table string) (found bool, err error) {
+	query := "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
+	if db.engine == SQLite {
+		query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+	}
+	err = db.Query(ctx, func(*sql.Rows) error { found = true; return nil }, query, table)
+	return found, err
+}
+
 // sendContext is the context under which a statement runs once it has a connection. SQLite works in this process: it
 // ends by itself within its busy timeout, and letting it end means that its outcome is always known.
 func (db *DB) sendContext(ctx context.Context) context.Context {

@@ -24,6 +24,8 @@ const (
 	startPatience = 30 * time.Second
 	stopPatience  = 25 * time.Second
 	readyInterval = 10 * time.Millisecond
+	// tailBytes is how much of a gateway's output an error shows.
+	tailBytes = 4 << 10
 	// ticksPerSecond is the unit of CPU time in /proc/<pid>/stat, the same on every Linux that Go runs on.
 	ticksPerSecond = 100
 	// fillStreams and fillLines are how many bulk requests fill the gateway at once, and the records in each.
@@ -48,15 +50,18 @@ type gatewayConfig struct {
 	// nodes are URLs, ranges the range numbers of each.
 	nodes, ranges []string
 	rangeSize     int64
-	// cache is a line of the config, or empty.
-	cache    string
+	// cold turns the key cache off.
+	cold     bool
 	logLevel string
 }
 
 // yaml is the config file.
 func (g *gatewayConfig) yaml(listen string) []byte {
 	var y bytes.Buffer
-	fmt.Fprintf(&y, "server: {listen: %q}\nadmin: {listen: \"127.0.0.1:0\"}\nlog: {level: %s}\n%s\n", listen, g.logLevel, g.cache)
+	fmt.Fprintf(&y, "server: {listen: %q}\nadmin: {listen: \"127.0.0.1:0\"}\nlog: {level: %s}\n", listen, g.logLevel)
+	if g.cold {
+		fmt.Fprintf(&y, "cache: {max_bytes: 0}\n")
+	}
 	fmt.Fprintf(&y, "index: {uri: %q, allow_standalone: true}\nids: {issuers: [{dsn: %q}]}\nranges: {size: %d}\nnodes:\n", g.index, g.issuer, g.rangeSize)
 	for i, n := range g.nodes {
 		fmt.Fprintf(&y, "  - {name: node-%d, dsn: %q, ranges: %q}\n", i+1, n, g.ranges[i])
@@ -100,7 +105,7 @@ func startGateway(ctx context.Context, binary, folder string, config gatewayConf
 	}()
 	if err := g.waitReady(ctx); err != nil {
 		g.stop()
-		return nil, fmt.Errorf("the gateway did not start: %w\n%s", err, g.output.Bytes())
+		return nil, fmt.Errorf("the gateway did not start: %w\n%s", err, g.tail())
 	}
 	return g, nil
 }
@@ -148,6 +153,12 @@ func (g *gateway) stop() {
 		_ = g.command.Process.Kill()
 		<-g.exited
 	}
+}
+
+// tail is the end of what the process has printed. It must have ended.
+func (g *gateway) tail() []byte {
+	text := g.output.Bytes()
+	return text[max(0, len(text)-tailBytes):]
 }
 
 // cpu is the user and system time that the process has used, in steps of 10 ms.

@@ -67,7 +67,7 @@ func (b *bench) growLayout(ctx context.Context, l layout) (points []growthPoint,
 	if err != nil {
 		return nil, err
 	}
-	config.cache = b.cacheSetting(workload{cold: true})
+	config.cold = true
 	g, err := startGateway(ctx, b.binary, b.folder, config)
 	if err != nil {
 		return nil, err
@@ -135,6 +135,6 @@ func (b *bench) growthPoint(ctx context.Context, g *gateway, l layout, data *dat
 	}
 	data.stored = data.next.Load()
 	point.P50 = spreadOf(medians)
-	b.say("growth, %s: %s, %d clients at %d records: p50 %.2f ms", l.title, w.name, clients, point.Records, point.P50.Median)
+	b.say("growth, %s: %s, %s at %d records: p50 %.2f ms", l.title, w.name, plural(clients, "client"), point.Records, point.P50.Median)
 	return point, nil
 }

@@ -31,7 +31,6 @@ type plan struct {
 	out        string
 	gateway    string
 	logLevel   string
-	keyCache   bool
 	directPool int
 	load       float64
 	growth     bool
@@ -41,9 +40,12 @@ type plan struct {
 	command string
 }
 
+// maxDuration keeps a pause of two phases below the gateway's keep-alive of 2 minutes.
+const maxDuration = 30 * time.Second
+
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	// Never stopped: a second Ctrl-C must not cut off the dropping of the databases.
+	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stderr)
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return
@@ -101,7 +103,6 @@ func parsePlan(args []string, usage io.Writer) (*plan, error) {
 	f.StringVar(&p.out, "out", "docs/benchmarks", "folder of the results")
 	f.StringVar(&p.gateway, "gateway", "", "gateway binary to measure; built from this module when empty")
 	f.StringVar(&p.logLevel, "log-level", "warn", "log.level of the gateway; info writes a line per request")
-	f.BoolVar(&p.keyCache, "key-cache", true, "the gateway knows cache.max_bytes; false leaves it out of the config, so cold and warm are the same")
 	f.IntVar(&p.directPool, "direct-connections", 200, "most connections of the direct clients to each database")
 	f.Float64Var(&p.load, "load", 0.7, "rate of the open load, as a share of what the slower side reached in round 1")
 	f.BoolVar(&p.growth, "growth", false, "also measure latency while the number of records grows")
@@ -125,6 +126,9 @@ func parsePlan(args []string, usage io.Writer) (*plan, error) {
 	p.workloads = pickWorkloads(*workloads, &faults)
 	if p.rounds < 1 || p.duration <= 0 || p.records < 1 || p.directPool < 1 || p.load <= 0 || p.load >= 1 {
 		faults = append(faults, errors.New("-rounds, -duration, -records and -direct-connections must be positive, -load between 0 and 1"))
+	}
+	if p.duration > maxDuration {
+		faults = append(faults, fmt.Errorf("-duration: at most %s, because the gateway closes connections that wait longer for the other side", maxDuration))
 	}
 	if f.NArg() > 0 {
 		faults = append(faults, fmt.Errorf("unexpected argument %q", f.Arg(0)))

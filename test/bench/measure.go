@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"sync"
 	"time"
 )
 
@@ -25,6 +26,8 @@ type bench struct {
 const (
 	// warmUp is how long each side runs unmeasured before the first round of a cell, so that connections are there.
 	warmUp = 400 * time.Millisecond
+	// warmClients read all records before the workloads that want a warm cache.
+	warmClients = 64
 	// directNode is the node that both sides use: `order: strict` fills the first range first, and that is the first node's.
 	directNode = 0
 	// nodeCount is the number of nodes that the gateway is configured with.
@@ -53,7 +56,7 @@ func (b *bench) measure(ctx context.Context) (*results, error) {
 		return nil, err
 	}
 	for _, one := range r.IDs {
-		b.say("idsegment, %d goroutines: %.1f ns per ID", one.Goroutines, one.Nanoseconds.Median)
+		b.say("idsegment, %s: %.1f ns per ID", plural(one.Goroutines, "goroutine"), one.Nanoseconds.Median)
 	}
 	b.cells, b.cellsStarted = len(b.plan.sizes)*len(b.plan.workloads)*len(b.plan.clients), time.Now()
 	for _, size := range b.plan.sizes {
@@ -97,7 +100,7 @@ func (b *bench) measureSize(ctx context.Context, size int) (cells []cell, err er
 		for _, clients := range b.plan.clients {
 			c, err := b.measureCell(ctx, s, w, clients)
 			if err != nil {
-				return nil, fmt.Errorf("%s, %d clients, %d B: %w", w.title, clients, size, err)
+				return nil, fmt.Errorf("%s, %s, %d B: %w", w.title, plural(clients, "client"), size, err)
 			}
 			cells = append(cells, *c)
 			b.done++
@@ -155,17 +158,6 @@ func (b *bench) openStand(ctx context.Context, made *databases, size int) (s *st
 	return s, errors.Join(g.fill(ctx, &s.gatewayData, b.plan.records, func() {}), ctx.Err())
 }
 
-// cacheSetting is the line of the gateway's config that says how large its key cache is.
-func (b *bench) cacheSetting(w workload) string {
-	switch {
-	case !b.plan.keyCache:
-		return ""
-	case w.cold:
-		return "cache: {max_bytes: 0}"
-	}
-	return "cache: {max_bytes: 64MiB}"
-}
-
 // measureCell measures one workload with so many clients, on a gateway process of its own.
 func (b *bench) measureCell(ctx context.Context, s *stand, w workload, clients int) (c *cell, err error) {
 	c = &cell{Workload: w.name, Title: w.title, Clients: clients, DocumentBytes: s.directData.documentBytes}
@@ -176,12 +168,17 @@ func (b *bench) measureCell(ctx context.Context, s *stand, w workload, clients i
 	d.nextID.Store(s.nextID)
 	defer func() { s.nextID = d.nextID.Load(); d.disconnect() }()
 	config := s.config
-	config.cache = b.cacheSetting(w)
+	config.cold = w.cold
 	g, err := startGateway(ctx, b.binary, b.folder, config)
 	if err != nil {
 		return nil, err
 	}
-	defer g.stop()
+	defer func() {
+		g.stop()
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, g.tail())
+		}
+	}()
 	direct := make([]*worker, clients)
 	for i := range direct {
 		direct[i] = newWorker(d, w, &s.directData, i)
@@ -192,7 +189,7 @@ func (b *bench) measureCell(ctx context.Context, s *stand, w workload, clients i
 	}
 	defer closeAll(viaGateway)
 	if !w.creates && !w.cold {
-		if err := readAll(ctx, viaGateway, s.gatewayData.stored); err != nil {
+		if err := warmCache(ctx, g, &s.gatewayData); err != nil {
 			return nil, err
 		}
 	}
@@ -226,25 +223,24 @@ func closeAll(workers []*worker) {
 	}
 }
 
-// readAll reads each record once, so that the gateway knows all keys. Each worker reads its share.
-func readAll(ctx context.Context, workers []*worker, records int64) error {
-	errs := make(chan error, len(workers))
+// warmCache reads each record once, so that the gateway knows all keys.
+func warmCache(ctx context.Context, g *gateway, data *dataset) error {
+	workers, err := gatewayWorkers(ctx, g, workload{reads: 1}, data, warmClients)
+	if err != nil {
+		return err
+	}
+	defer closeAll(workers)
+	errs := make([]error, len(workers))
+	var wg sync.WaitGroup
 	for i, k := range workers {
-		go func() {
-			for number := int64(i); number < records; number += int64(len(workers)) {
-				if err := k.read(ctx, keyOf(number)); err != nil {
-					errs <- err
-					return
-				}
+		wg.Go(func() {
+			for number := int64(i); number < data.stored && errs[i] == nil; number += warmClients {
+				errs[i] = k.read(ctx, keyOf(number))
 			}
-			errs <- nil
-		}()
+		})
 	}
-	var joined error
-	for range workers {
-		joined = errors.Join(joined, <-errs)
-	}
-	return joined
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // closedRounds measures throughput and the gateway's CPU. Which side goes first changes from round to round.
@@ -285,8 +281,7 @@ func (b *bench) closedRounds(ctx context.Context, c *cell, g *gateway, direct, v
 			return errors.New("no request was answered in time: -duration is too short")
 		}
 		c.Rounds = append(c.Rounds, one)
-		b.say("[%d/%d%s] %s, %d clients, %d B: round %d: direct %.0f/s, gateway %.0f/s, x%.2f",
-			b.done+1, b.cells, b.left(), c.Title, c.Clients, c.DocumentBytes, n+1, one.Direct, one.Gateway, one.ratio())
+		b.say("[%d/%d%s] %s: round %d: direct %.0f/s, gateway %.0f/s, x%.2f", b.done+1, b.cells, b.left(), c, n+1, one.Direct, one.Gateway, one.ratio())
 	}
 	return nil
 }

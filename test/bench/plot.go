@@ -17,16 +17,17 @@ const (
 	captionHeight       = 34
 	barWidth, barGap    = 22, 3
 	groupGap            = 22
-	gridLines           = 6 // about so many
+	minGroupWidth       = 95 // of the longest name
+	gridLines           = 6  // about so many
 )
 
 // barColours by number of clients, from light to dark.
-var barColours = []string{"#a8c8e8", "#6aa3d8", "#2f78b7", "#174a7c", "#0b2b4d"}
+var barColours = []string{"#cfe1f2", "#93bfe3", "#5597cf", "#2f74b0", "#1f5588"}
 
 // drawing is the plot as the template takes it, all coordinates worked out.
 type drawing struct {
 	Width, Height, Left, Right, CaptionY int
-	Title, Caption                       string
+	Title, Caption, Source               string
 	Legend                               []legendEntry
 	Panels                               []panel
 }
@@ -73,7 +74,8 @@ func plot(r *results) []byte {
 	sizes := sizesOf(r.Cells)
 	d := drawing{
 		Title:   "Throughput: gateway over HTTP / one-by-one clients with the plain drivers",
-		Caption: fmt.Sprintf("%s   (%s; median of %d rounds, whiskers: min and max; dashes: target)", r.Command, r.Date, len(r.Cells[0].Rounds)),
+		Source:  fmt.Sprintf("%s: %s", r.Date, r.Command),
+		Caption: fmt.Sprintf("Bars: median of %s, whiskers: min and max, dashes: target. Red: as fast as direct.", plural(len(r.Cells[0].Rounds), "round")),
 		Left:    plotLeft,
 	}
 	var counts []int
@@ -84,7 +86,7 @@ func plot(r *results) []byte {
 	}
 	slices.Sort(counts)
 	for i, n := range counts {
-		d.Legend = append(d.Legend, legendEntry{plotLeft + i*110, colourOf(i), fmt.Sprintf("%d clients", n)})
+		d.Legend = append(d.Legend, legendEntry{plotLeft + i*110, colourOf(i), plural(n, "client")})
 	}
 	for i, size := range sizes {
 		top := plotTop + i*(panelHeight+panelGap)
@@ -94,7 +96,7 @@ func plot(r *results) []byte {
 	}
 	d.Width = d.Right + plotRight
 	d.CaptionY = plotTop + len(sizes)*(panelHeight+panelGap) - panelGap + 52
-	d.Height = d.CaptionY + captionHeight/2
+	d.Height = d.CaptionY + captionHeight
 	var out bytes.Buffer
 	if err := svg.Execute(&out, d); err != nil {
 		panic(err) // the template and its data are both in this file
@@ -124,23 +126,25 @@ func drawPanel(cells []cell, counts []int, size, top int) (panel, int) {
 		p.Grid = append(p.Grid, gridLine{y(float64(i) * step), fmt.Sprintf("%gx", math.Round(float64(i)*step*100)/100)})
 	}
 	p.OneY = y(1)
-	x := plotLeft + groupGap/2
+	width := len(counts)*(barWidth+barGap) - barGap
+	x, start := plotLeft+groupGap/2, 0
 	for i := range cells {
 		c := &cells[i]
 		if c.DocumentBytes != size {
 			continue
 		}
-		if i > 0 && cells[i-1].DocumentBytes == size && cells[i-1].Workload != c.Workload {
-			x += groupGap
-		}
 		if n := len(p.Groups); n == 0 || p.Groups[n-1].Text != c.Title {
-			width := len(counts)*(barWidth+barGap) - barGap
+			if n > 0 {
+				x = start + max(width, minGroupWidth) + groupGap
+			}
+			start = x
+			x += max(0, minGroupWidth-width) / 2
 			p.Groups = append(p.Groups, group{x + width/2, c.Title})
 		}
 		ratio, b := c.ratio(), bar{X: x, Mid: x + barWidth/2, Colour: colourOf(slices.Index(counts, c.Clients))}
 		b.Y, b.MinY, b.MaxY = y(ratio.Median), y(ratio.Min), y(ratio.Max)
 		b.Height, b.LabelY, b.Label = float64(p.Bottom)-b.Y, b.MaxY-4, label(ratio.Median)
-		b.Tip = fmt.Sprintf("%s, %d clients: %s (%s to %s)", c.Title, c.Clients, short(ratio.Median), short(ratio.Min), short(ratio.Max))
+		b.Tip = fmt.Sprintf("%s: %s (%s to %s)", c, short(ratio.Median), short(ratio.Min), short(ratio.Max))
 		target, v := c.ratioVerdict()
 		b.HasTarget, b.TargetY = v != "", y(target)
 		p.Bars = append(p.Bars, b)
@@ -185,15 +189,18 @@ var svg = template.Must(template.New("plot").Parse(`<svg xmlns="http://www.w3.or
 {{- range .Bars}}
 <g><title>{{.Tip}}</title><rect x="{{.X}}" y="{{.Y}}" width="22" height="{{.Height}}" fill="{{.Colour}}"/>
 <path d="M{{.Mid}} {{.MinY}}V{{.MaxY}}" stroke="#222"/><path d="M{{.Mid}} {{.MinY}}m-4 0h8M{{.Mid}} {{.MaxY}}m-4 0h8" stroke="#222"/>
-<text x="{{.Mid}}" y="{{.LabelY}}" text-anchor="middle" font-size="10">{{.Label}}</text>
 {{- if .HasTarget}}<path d="M{{.X}} {{.TargetY}}m-1 0h24" stroke="#e07b00" stroke-width="2" stroke-dasharray="4 2"/>{{end}}</g>
 {{- end}}
 <line x1="{{$d.Left}}" x2="{{$d.Right}}" y1="{{.OneY}}" y2="{{.OneY}}" stroke="#c22" stroke-width="1.2"/>
+{{- range .Bars}}
+<text x="{{.Mid}}" y="{{.LabelY}}" text-anchor="middle" font-size="10" stroke="#fff" stroke-width="3" paint-order="stroke">{{.Label}}</text>
+{{- end}}
 {{- $p := .}}
 {{- range .Groups}}
 <text x="{{.Mid}}" y="{{$p.LabelY}}" text-anchor="middle">{{.Text}}</text>
 {{- end}}
 {{- end}}
 <text x="{{.Left}}" y="{{.CaptionY}}" font-size="10" fill="#555">{{.Caption}}</text>
+<text x="{{.Left}}" y="{{.CaptionY}}" dy="16" font-size="10" fill="#555">{{.Source}}</text>
 </svg>
 `))

@@ -92,12 +92,8 @@ func (p *page) method(r *results) {
 	p.line("  node, where the rows of the direct clients are, too: both sides use the same servers, in tables of the same shape.")
 	p.line("- Both sides have %d records before reads and updates, and answers are verified. In every round each side runs for %gs, in", r.Records, r.PhaseSeconds)
 	p.line("  turns, as fast as it can; the ratio is gateway over direct within the round, shown as median (min to max) of the rounds.")
-	if r.KeyCache {
-		p.line("- *Cold*: the gateway's key cache is off. All others: it is on, and every key was read once before (creates excepted).")
-	} else {
-		p.line("- This gateway has no setting for a key cache: *cold* and *warm* are the same.")
-	}
-	p.line("- Keys are drawn evenly, but in the zipf workload (exponent %g).", zipfExponent)
+	p.line("- *Cold*: the gateway's key cache is off. All others: it is on, and every key was read once before (creates excepted).")
+	p.line("- The mixes are reads and updates in percent. Keys are drawn evenly, but in the zipf workload (exponent %g).", zipfExponent)
 	p.line("- Latency is from an open load: requests arrive at a fixed rate, %.0f %% of what the slower side reached in round 1, the same on", r.Load*100)
 	p.line("  both sides, and each is timed from its scheduled arrival, so that a stall counts for all that it holds up.\n")
 }
@@ -121,7 +117,7 @@ func (p *page) throughput(cells []*cell, size int) {
 	p.line("")
 	for _, c := range cells {
 		if c.DirectFailed+c.GatewayFailed > 0 {
-			p.line("Failed requests in %s, %d clients: direct %d, gateway %d.\n", c.Title, c.Clients, c.DirectFailed, c.GatewayFailed)
+			p.line("Failed requests in %s: direct %d, gateway %d.\n", c, c.DirectFailed, c.GatewayFailed)
 		}
 	}
 }
@@ -142,7 +138,7 @@ func (p *page) latency(cells []*cell, size int) {
 func (p *page) cost(cells []*cell, size int) {
 	p.line("## Cost of the gateway, documents of %d bytes\n", size)
 	p.line("CPU is user and system time per request at full load. Memory is the peak resident set of a process that served this row only;")
-	p.line("target at %d clients: below %d MB.\n", memoryTargetClients, memoryTargetBytes>>20)
+	p.line("target at %d clients: below %d MB.\n", memoryTargetClients, memoryTargetBytes/megabyte)
 	p.line("| workload | clients | CPU us | target | verdict | memory MB | verdict |")
 	p.line("|---|--:|--:|--:|---|--:|---|")
 	for _, c := range cells {
@@ -151,7 +147,7 @@ func (p *page) cost(cells []*cell, size int) {
 		if v != "" {
 			want = short(target)
 		}
-		p.line("| %s | %d | %s | %s | %s | %d | %s |", c.Title, c.Clients, short(c.cpu().Median), want, v, c.PeakBytes>>20, c.memoryVerdict())
+		p.line("| %s | %d | %s | %s | %s | %d | %s |", c.Title, c.Clients, short(c.cpu().Median), want, v, c.PeakBytes/megabyte, c.memoryVerdict())
 	}
 	p.line("")
 }

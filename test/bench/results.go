@@ -24,7 +24,6 @@ type results struct {
 	PhaseSeconds float64       `json:"phase_seconds"`
 	Load         float64       `json:"load"`
 	LogLevel     string        `json:"log_level"`
-	KeyCache     bool          `json:"key_cache"`
 	IDs          []idCost      `json:"idsegment"`
 	Cells        []cell        `json:"cells"`
 	Growth       []growthPoint `json:"growth"`
@@ -64,6 +63,19 @@ func (c *cell) over(figure func(round) float64) spread {
 		figures = append(figures, figure(r))
 	}
 	return spreadOf(figures)
+}
+
+// String names the cell.
+func (c *cell) String() string {
+	return fmt.Sprintf("%s, %s, %d B", c.Title, plural(c.Clients, "client"), c.DocumentBytes)
+}
+
+// plural is "1 client" or "2 clients".
+func plural(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // ratio is gateway over direct.
@@ -111,7 +123,7 @@ func newResults(b *bench) *results {
 		Date: b.started.UTC().Format("2006-01-02 15:04 MST"), Command: b.plan.command,
 		Cores: runtime.NumCPU(), CPU: cpuModel(), System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(),
 		Servers: b.servers.String(), Records: b.plan.records, DirectPool: b.plan.directPool,
-		PhaseSeconds: b.plan.duration.Seconds(), Load: b.plan.load, LogLevel: b.plan.logLevel, KeyCache: b.plan.keyCache,
+		PhaseSeconds: b.plan.duration.Seconds(), Load: b.plan.load, LogLevel: b.plan.logLevel,
 	}
 }
 
@@ -204,21 +216,21 @@ func judge(r *results) string {
 	}
 	for i := range r.Cells {
 		c := &r.Cells[i]
-		where := fmt.Sprintf("%s, %d clients, %d B", c.Title, c.Clients, c.DocumentBytes)
+		where := c.String()
 		target, v := c.ratioVerdict()
 		count(v, "%s: ratio %s (at least %s)", where, short(c.ratio().Median), short(target))
 		count(c.tailVerdict(), "%s: p99 %s ms (direct %s ms)", where, short(c.GatewayLatency.P99), short(c.DirectLatency.P99))
 		target, v = c.cpuVerdict()
 		count(v, "%s: CPU %s us (at most %s us)", where, short(c.cpu().Median), short(target))
-		count(c.memoryVerdict(), "%s: memory %d MB (below %d MB)", where, c.PeakBytes>>20, memoryTargetBytes>>20)
+		count(c.memoryVerdict(), "%s: memory %d MB (below %d MB)", where, c.PeakBytes/megabyte, memoryTargetBytes/megabyte)
 	}
 	for _, p := range r.Growth {
 		first := firstOf(r.Growth, p)
-		count(growthVerdict(first, p), "growth, %s, %s, %d clients: p50 %s ms at %d records (%s ms at %d)",
-			p.Layout, p.Workload, p.Clients, short(p.P50.Median), p.Records, short(first.P50.Median), first.Records)
+		count(growthVerdict(first, p), "growth, %s, %s, %s: p50 %s ms at %d records (%s ms at %d)",
+			p.Layout, p.Workload, plural(p.Clients, "client"), short(p.P50.Median), p.Records, short(first.P50.Median), first.Records)
 	}
 	for _, c := range r.IDs {
-		count(c.verdict(), "%d goroutines: %s ns per ID (below %d ns)", c.Goroutines, short(c.Nanoseconds.Median), idTargetNanoseconds)
+		count(c.verdict(), "idsegment, %s: %s ns per ID (below %d ns)", plural(c.Goroutines, "goroutine"), short(c.Nanoseconds.Median), idTargetNanoseconds)
 	}
 	text := fmt.Sprintf("%d of %d targets met", all-len(missing), all)
 	if len(missing) > 0 {

@@ -30,8 +30,8 @@ var workloads = []workload{
 	{name: "read_warm", title: "read, warm cache", reads: 1},
 	{name: "read_zipf", title: "read, zipf", reads: 1, zipf: true},
 	{name: "update", title: "update"},
-	{name: "mix_95_5", title: "95 % read, 5 % update", reads: 0.95},
-	{name: "mix_50_50", title: "50 % read, 50 % update", reads: 0.5},
+	{name: "mix_95_5", title: "mix 95/5", reads: 0.95},
+	{name: "mix_50_50", title: "mix 50/50", reads: 0.5},
 }
 
 // ratioTargets are the least ratios of issue 3, by workload and number of clients.
@@ -50,8 +50,10 @@ const (
 	cpuTargetClients    = 256
 	tailTargetClients   = 256 // where p99 must be no worse than the direct clients'
 	memoryTargetClients = 1024
-	memoryTargetBytes   = 200 << 20
+	memoryTargetBytes   = 200 * megabyte
 	idTargetNanoseconds = 20
+
+	megabyte = 1_000_000
 )
 
 func workloadNames() []string {
