@@ -25,6 +25,10 @@ fuzz: ## let each fuzz test look for a minute
 	go test -run '^$$' -fuzz FuzzMap -fuzztime 60s ./rangeshard
 	go test -run '^$$' -fuzz FuzzDocument -fuzztime 60s ./handlers
 
+.PHONY: bench
+bench: ## compare with one-by-one clients on real servers, write docs/benchmarks (45 minutes; BENCH=-quick for a look)
+	scripts/stack.sh run go run ./test/bench $(BENCH)
+
 .PHONY: lint
 lint: ## golangci-lint with .golangci.yml, gofmt, and go vet
 	test -z "$$(gofmt -l .)"

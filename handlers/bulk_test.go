@@ -100,7 +100,7 @@ func TestBulkOrder(t *testing.T) {
 	})
 }
 
-// TestBulkDuplicates is CASE 23: of two items with one key the first wins, and retrying the whole bulk changes nothing.
+// TestBulkDuplicates: of two items with one key the first wins, and retrying the whole bulk changes nothing.
 func TestBulkDuplicates(t *testing.T) {
 	forBoth(t, func(t *testing.T, r *rig, send func(...string) []bulkResult) {
 		var documents []string

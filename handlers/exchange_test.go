@@ -37,7 +37,7 @@ func TestRequestLog(t *testing.T) {
 	if len(lines) != len(requests)+4 {
 		t.Errorf("%d lines for %d requests", len(lines), len(requests)+4)
 	}
-	// CASE 24: a forwarded address is ignored.
+	// A forwarded address is ignored.
 	if strings.Contains(r.log.String(), secret) || strings.Contains(r.log.String(), "6.6.6.6") {
 		t.Errorf("the log says too much:\n%s", r.log)
 	}

@@ -51,7 +51,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestKeys covers CASES 12, 13 and 15: a key is decoded once, from the escaped path.
+// TestKeys: a key is decoded once, from the escaped path.
 func TestKeys(t *testing.T) {
 	r := newRig(t)
 	for _, escaped := range []string{"a%2Fb", "a%252Fb", "a%2fb", "+", "%2B", "%20", "%2E%2E", "a%3Fb", "%C3%A9", ":x", "a;b,c", "%25"} {
@@ -99,7 +99,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestRefusedWritesNothing covers CASES 17 and 18 and the rest of bad input: the right code, and no record.
+// TestRefusedWritesNothing: the right code, and no record.
 func TestRefusedWritesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		status             int
@@ -288,7 +288,7 @@ func TestConditions(t *testing.T) {
 	r.expect(204, "", "DELETE", "/v1/records/a", "", `If-Match: "1-4"`)
 }
 
-// TestHeadLikeGet is CASE 16: the headers of GET, no body.
+// TestHeadLikeGet: the headers of GET, no body.
 func TestHeadLikeGet(t *testing.T) {
 	r := newRig(t)
 	r.expect(201, "", "PUT", "/v1/records/a", `{"v":"`+strings.Repeat("x", 5000)+`"}`)

@@ -1,4 +1,4 @@
-// Package handlers is the HTTP face of the gateway: requests in, store calls out. The contract is DESIGN.md section 8.
+// Package handlers is the HTTP face of the gateway: requests in, store calls out.
 // routes.go holds the whole route table, problem.go the one table from errors to statuses.
 package handlers
 

@@ -46,7 +46,7 @@ func TestI1TwoGatewaysShareARange(t *testing.T) {
 	})
 }
 
-// CASE 28: many more callers than the step has IDs.
+// Many more callers than the step has IDs.
 func TestSequenceSmallStepManyCallers(t *testing.T) {
 	onEngines(t, func(t *testing.T, open func() *Issuer) {
 		issuer := open()
@@ -63,7 +63,7 @@ func TestSequenceSmallStepManyCallers(t *testing.T) {
 	})
 }
 
-// CASE 28: a refill leases enough for all callers that wait, and they share it.
+// A refill leases enough for all callers that wait, and they share it.
 func TestSequenceRefillCoversWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issuer := newMemory(wide.Lo, wide.Hi)
@@ -82,7 +82,7 @@ func TestSequenceRefillCoversWaiters(t *testing.T) {
 	})
 }
 
-// CASE 30: a batch larger than the step is one larger lease.
+// A batch larger than the step is one larger lease.
 func TestSequenceLargeBatch(t *testing.T) {
 	issuer := newMemory(wide.Lo, wide.Hi)
 	s := closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 10, MaxStep: 10}))
@@ -231,7 +231,7 @@ func TestSequenceLeaseTimeout(t *testing.T) {
 	})
 }
 
-// CASE 32: a failed refill fails those who wait, at once, and the next caller tries again.
+// A failed refill fails those who wait, at once, and the next caller tries again.
 func TestSequenceRecovers(t *testing.T) {
 	issuer := newMemory(wide.Lo, wide.Hi)
 	issuer.fail = ErrUnavailable
@@ -286,7 +286,7 @@ func TestSequenceLostReply(t *testing.T) {
 	}
 }
 
-// CASE 32, stalled: the issuer neither answers nor closes, and then goes on.
+// Stalled: the issuer neither answers nor closes, and then goes on.
 func TestSequenceStalledServer(t *testing.T) {
 	server := servers.MySQL(t)[0]
 	proxy, rawURL := servers.NewProxyFor(t, servers.FreshMySQL(t, server))

@@ -212,7 +212,7 @@ func TestI1RewindAtRunTime(t *testing.T) {
 	})
 }
 
-// CASE 31: the issuer's rows are emptied at run time, and even registered again.
+// The issuer's rows are emptied at run time, and even registered again.
 func TestI1IssuerEmptied(t *testing.T) {
 	onEngines(t, func(t *testing.T, open func() *Issuer) {
 		issuer := open()

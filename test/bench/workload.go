@@ -34,7 +34,7 @@ var workloads = []workload{
 	{name: "mix_50_50", title: "mix 50/50", reads: 0.5},
 }
 
-// ratioTargets are the least ratios of issue 3, by workload and number of clients.
+// ratioTargets are the least ratios that count as a success, by workload and number of clients.
 var ratioTargets = map[string]map[int]float64{
 	"create":    {1: 0.7, 64: 2, 256: 4},
 	"read_cold": {1: 0.7, 64: 2.5, 256: 4},
@@ -45,7 +45,7 @@ var ratioTargets = map[string]map[int]float64{
 // cpuTargets are the most microseconds of gateway CPU per request at cpuTargetClients, by workload.
 var cpuTargets = map[string]float64{"create": 90, "read_cold": 60, "read_warm": 60}
 
-// Other targets of issue 3.
+// Other targets.
 const (
 	cpuTargetClients    = 256
 	tailTargetClients   = 256 // where p99 must be no worse than the direct clients'

@@ -20,7 +20,7 @@ type badCall struct {
 // longKey is a key of so many bytes.
 func longKey(bytes int) string { return strings.Repeat("k", bytes) }
 
-// badCalls are inputs that no gateway may take (CASES 12, 13, 17, 18 and their kind).
+// badCalls are inputs that no gateway may take.
 func badCalls() []badCall {
 	const collection, bad = "/v1/records", http.StatusBadRequest
 	keyed := func(key string) string { return fmt.Sprintf(`{"key":%q}`, key) }
@@ -102,8 +102,7 @@ func TestBadInput(t *testing.T) {
 	g.stop(t)
 }
 
-// TestKeysAreBytes: keys that look alike are different records, and the longest one works everywhere (CASES 6, 12, 15,
-// 16, 23).
+// TestKeysAreBytes: keys that look alike are different records, and the longest one works everywhere.
 func TestKeysAreBytes(t *testing.T) {
 	keys := []string{
 		"a%2Fb", "a%252Fb", "a%20b", "a+b", "A", "a", "a%20", "%20a", "%C3%BC", "u%CC%88", "%2E", "%2E%2E", "a%3Fb", "a%23b", "a;b=c",
@@ -139,7 +138,7 @@ func TestKeysAreBytes(t *testing.T) {
 }
 
 // TestRangeExhausted: when the last range is full a create is refused before anything is written, and goes on once a
-// node was appended (CASES 34).
+// node was appended.
 func TestRangeExhausted(t *testing.T) {
 	const size = 10
 	stacks(t, func(t *testing.T, kind string) {

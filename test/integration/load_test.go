@@ -28,7 +28,7 @@ func loadSize() int {
 }
 
 // TestTwoGateways: two gateways on one stack, under 64 clients, never issue an ID twice and never let a key live twice,
-// over the ends of ranges (I1, I4, I5; CASES 21).
+// over the ends of ranges (I1, I4, I5).
 func TestTwoGateways(t *testing.T) {
 	creates := loadSize()
 	s := newStack(t, servers.MySQLKind, 3, int64(creates)/2) // a third range, as each gateway burns some at the end of one

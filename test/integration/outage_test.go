@@ -154,7 +154,7 @@ func (o *outage) wantReady(t *testing.T, down string, status int, summary string
 }
 
 // TestDependencyDown: with one database away, what does not need it goes on, the rest is refused in time and in words,
-// and all is well again when it is back (CASES 32, I6, I8).
+// and all is well again when it is back (I6, I8).
 func TestDependencyDown(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t)
@@ -219,7 +219,7 @@ func TestDependencyDown(t *testing.T) {
 }
 
 // TestIdleConnectionsCut: when a server has closed idle connections, as wait_timeout makes it do, the next requests do
-// not notice (CASES 2).
+// not notice.
 func TestIdleConnectionsCut(t *testing.T) {
 	for _, kind := range stackKinds(t)[1:] {
 		t.Run(kind, func(t *testing.T) {
@@ -274,7 +274,7 @@ func killConnections(t *testing.T, kind string, dsns ...string) {
 }
 
 // TestNodeReadOnly: a node that refuses writes is reported as 503, reads go on, and it is used again as soon as it takes
-// writes; keys refused meanwhile can be created (the kind of CASES 3, on one database: a whole server is not the test's).
+// writes; keys refused meanwhile can be created (on one database: a whole server is not the test's).
 func TestNodeReadOnly(t *testing.T) {
 	s := newStack(t, servers.MySQLKind, 1, 10_000_000)
 	g := startGateway(t, s.config())

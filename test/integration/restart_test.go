@@ -167,7 +167,7 @@ func afterCrash(t *testing.T, g *gateway, made *acknowledged, others []string) {
 }
 
 // TestSIGTERMDrains: a gateway that is told to stop under load finishes what it has begun and exits with 0; every 201 is
-// readable afterwards (CASES 25).
+// readable afterwards.
 func TestSIGTERMDrains(t *testing.T) {
 	stacks(t, func(t *testing.T, kind string) {
 		config := newStack(t, kind, 2, 10_000_000).config()

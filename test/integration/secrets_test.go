@@ -47,7 +47,7 @@ func secretConfig(index, issuer, node string) string {
 }
 
 // TestSecretsNeverPrinted: whatever is wrong with a database or its URL, neither serve nor check shows its password,
-// with logs at debug (CASES 40).
+// with logs at debug.
 func TestSecretsNeverPrinted(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, servers.MySQLKind, 1, 1000)
