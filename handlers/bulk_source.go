@@ -36,7 +36,7 @@ func (s *Server) postArray(x *exchange, body []byte) error {
 	one := s.recordLimit()
 	return s.runBulk(x, arrayFrame, func(context.Context) iter.Seq2[[]byte, error] {
 		return func(yield func([]byte, error) bool) {
-			for raw, _ := range elements(body) { // it has no error, as was just seen
+			for raw := range elements(body) { //nolint:errcheck // there is none, as was just seen
 				var err error
 				if int64(len(raw)) > one.bytes {
 					raw, err = nil, one.exceeded()
