@@ -88,7 +88,7 @@ func newEntries(s *Store, collection string) *entries {
 		run: func(ctx context.Context, keys []string) []answer[int64] {
 			return findBatch(ctx, s.index, collection, keys)
 		},
-		limit: maxReads, parallel: 2, unsent: index.ErrUnavailable, unknown: index.ErrUnavailable,
+		limit: maxReads, parallel: 1, unsent: index.ErrUnavailable, unknown: index.ErrUnavailable,
 	}
 	e.removals = lane[index.Entry, struct{}]{
 		size: s.metrics.batchSize.WithLabelValues(laneEntryRemove),
