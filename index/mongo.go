@@ -265,15 +265,21 @@ func (m *mongoIndex) findMany(ctx context.Context, collection string, keys []str
 	if err != nil {
 		return err
 	}
-	var documents []document
-	if err := cursor.All(ctx, &documents); err != nil {
-		return err
+	defer cursor.Close(ctx)
+	for cursor.Next(ctx) {
+		// Read in place: decoding by reflection would cost more than all else here.
+		key, isString := cursor.Current.Lookup("_id").StringValueOK()
+		id, isInteger := cursor.Current.Lookup("id").AsInt64OK()
+		if !isString || !isInteger {
+			return errForeign
+		}
+		found[key] = id
 	}
-	for _, d := range documents {
-		found[d.Key] = d.ID
-	}
-	return nil
+	return cursor.Err()
 }
+
+// errForeign means that somebody else writes to the collection.
+var errForeign = errors.New("the collection holds documents that are no entries")
 
 // Replace implements Index.
 func (m *mongoIndex) Replace(ctx context.Context, collection, key string, old, new int64) (bool, error) {
