@@ -15,8 +15,8 @@ type keyCache struct {
 
 type cacheKey struct{ collection, key string }
 
-// cacheOverhead is what a cached key takes besides its bytes (measured on a million keys of 24 bytes).
-const cacheOverhead = 144
+// cacheOverhead is what a cached key takes besides its bytes (measured on a million keys of 24 bytes: 114).
+const cacheOverhead = 120
 
 // newKeyCache makes a cache of at most maxBytes; 0 makes one that remembers nothing.
 func newKeyCache(maxBytes int64) *keyCache {

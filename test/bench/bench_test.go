@@ -233,7 +233,7 @@ func fakeResults() *results {
 			}
 		}
 	}
-	r.IDs = []idCost{{1, spread{9, 10, 11}}, {64, spread{19, 21, 25}}}
+	r.IDs = []idCost{{1, spread{9, 10, 11}, spread{5, 6, 7}}, {64, spread{19, 21, 25}, spread{14, 16, 18}}}
 	r.Growth = []growthPoint{
 		{"one", "read", 1, 10_000, spread{1, 1, 1}}, {"one", "read", 1, 100_000, spread{1, 1.4, 2}}, {"one", "read", 1, 1_000_000, spread{1, 1.6, 2}},
 	}

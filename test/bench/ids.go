@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"keyrange/idsegment"
@@ -14,6 +15,8 @@ type idCost struct {
 	Goroutines int `json:"goroutines"`
 	// Nanoseconds per ID, over the rounds: the time of all goroutines together, divided by all IDs.
 	Nanoseconds spread `json:"ns_per_id"`
+	// Counter is the same for a bare counter that as many goroutines share: what no sequence can be below.
+	Counter spread `json:"ns_per_atomic_add"`
 }
 
 const (
@@ -45,17 +48,34 @@ func (m *memoryLeaser) Return(context.Context, idsegment.Name, idsegment.Segment
 func measureIDs(ctx context.Context) ([]idCost, error) {
 	var costs []idCost
 	for _, goroutines := range []int{1, 64} {
-		var rounds []float64
+		var rounds, bare []float64
 		for range idRounds {
 			took, err := issue(ctx, goroutines)
 			if err != nil {
 				return nil, err
 			}
 			rounds = append(rounds, float64(took.Nanoseconds())/idsPerRound)
+			bare = append(bare, float64(count(goroutines).Nanoseconds())/idsPerRound)
 		}
-		costs = append(costs, idCost{goroutines, spreadOf(rounds)})
+		costs = append(costs, idCost{goroutines, spreadOf(rounds), spreadOf(bare)})
 	}
 	return costs, nil
+}
+
+// count adds to one counter as often as issue takes IDs.
+func count(goroutines int) time.Duration {
+	var counter atomic.Int64
+	var wg sync.WaitGroup
+	started := time.Now()
+	for range goroutines {
+		wg.Go(func() {
+			for range idsPerRound / goroutines {
+				counter.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(started)
 }
 
 // issue takes idsPerRound IDs from a new sequence and returns how long that took.

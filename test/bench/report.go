@@ -173,9 +173,11 @@ func (p *page) growth(points []growthPoint) {
 func (p *page) ids(costs []idCost) {
 	p.line("## IDs\n")
 	p.line("`idsegment` without its database, median (min to max) of %d rounds. Target: below %d ns per ID.\n", idRounds, idTargetNanoseconds)
-	p.line("| goroutines | ns per ID | verdict |")
-	p.line("|--:|--:|---|")
+	p.line("A bare counter is `atomic.Int64.Add` shared by as many goroutines, in turns with the sequence: nothing can be below it.\n")
+	p.line("| goroutines | ns per ID | bare counter, ns | verdict |")
+	p.line("|--:|--:|--:|---|")
 	for _, c := range costs {
-		p.line("| %d | %s (%s to %s) | %s |", c.Goroutines, short(c.Nanoseconds.Median), short(c.Nanoseconds.Min), short(c.Nanoseconds.Max), c.verdict())
+		p.line("| %d | %s (%s to %s) | %s (%s to %s) | %s |", c.Goroutines, short(c.Nanoseconds.Median), short(c.Nanoseconds.Min), short(c.Nanoseconds.Max),
+			short(c.Counter.Median), short(c.Counter.Min), short(c.Counter.Max), c.verdict())
 	}
 }
