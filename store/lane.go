@@ -14,6 +14,9 @@ import (
 // alone; while batches are on their way, arrivals queue, and the batch that ends is followed by one that takes them all,
 // up to a limit. So at low load nothing is delayed, and the busier it gets, the more a round trip carries.
 //
+// A batch that is stuck, on a connection that died without a word, holds up nobody for long: once the last batch is out
+// for longer than patience, an arrival starts another beside it, up to spare ones.
+//
 // Fairness: the queue is served in order of arrival, and a bulk request has a bounded number of items under way, so a
 // single request is behind a few batches at most.
 type lane[Q, A any] struct {
@@ -32,6 +35,7 @@ type lane[Q, A any] struct {
 	mu      sync.Mutex
 	queue   []*call[Q, A]
 	running int
+	started time.Time // when the last batch went out
 }
 
 // answer is the outcome of one question.
@@ -48,14 +52,21 @@ type call[Q, A any] struct {
 	done     chan struct{} // closed when answer is set
 }
 
-// batchBytes bounds the documents in one batch, so that a batch of large ones does not hold up the rest.
-const batchBytes = 1 << 20
+const (
+	// batchBytes bounds the documents in one batch, so that a batch of large ones does not hold up the rest.
+	batchBytes = 1 << 20
+	// patience is far above what a healthy batch takes and well below a request's time.
+	patience = 500 * time.Millisecond
+	// spare bounds the batches beside those that seem stuck.
+	spare = 3
+)
 
 // ask returns the answer to a question, or an error that matches unsent or unknown when ctx ends before.
 func (l *lane[Q, A]) ask(ctx context.Context, question Q) (A, error) {
 	l.mu.Lock()
-	if l.running < l.parallel {
-		l.running++
+	free := l.free()
+	if free && len(l.queue) == 0 {
+		l.begin()
 		l.mu.Unlock()
 		a := l.send(ctx, []Q{question})[0]
 		l.next()
@@ -67,6 +78,10 @@ func (l *lane[Q, A]) ask(ctx context.Context, question Q) (A, error) {
 	}
 	c := &call[Q, A]{question: question, deadline: deadline, done: make(chan struct{})}
 	l.queue = append(l.queue, c)
+	if free {
+		l.begin()
+		go l.runQueued(l.take())
+	}
 	l.mu.Unlock()
 	select {
 	case <-c.done:
@@ -78,6 +93,17 @@ func (l *lane[Q, A]) ask(ctx context.Context, question Q) (A, error) {
 		}
 		return none, fmt.Errorf("under way: %w: %w", l.unknown, ctx.Err())
 	}
+}
+
+// free reports whether a batch may go out. It needs mu.
+func (l *lane[Q, A]) free() bool {
+	return l.running < l.parallel || l.running < l.parallel+spare && time.Since(l.started) > patience
+}
+
+// begin counts a batch that goes out. It needs mu.
+func (l *lane[Q, A]) begin() {
+	l.running++
+	l.started = time.Now()
 }
 
 // send runs a batch.
@@ -104,16 +130,15 @@ func (l *lane[Q, A]) withdraw(c *call[Q, A]) bool {
 func (l *lane[Q, A]) next() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue) == 0 {
-		l.running--
-		return
+	if l.running--; len(l.queue) > 0 && l.running < l.parallel {
+		l.begin()
+		go l.runQueued(l.take())
 	}
-	go l.runQueued(l.take())
 }
 
 // runQueued runs batches for as long as calls are queued.
 func (l *lane[Q, A]) runQueued(batch []*call[Q, A]) {
-	for len(batch) > 0 {
+	for {
 		questions := make([]Q, len(batch))
 		end := batch[0].deadline
 		for i, c := range batch {
@@ -131,9 +156,13 @@ func (l *lane[Q, A]) runQueued(batch []*call[Q, A]) {
 			close(c.done)
 		}
 		l.mu.Lock()
-		if batch = l.take(); len(batch) == 0 {
-			l.running--
+		l.running--
+		if len(l.queue) == 0 || l.running >= l.parallel {
+			l.mu.Unlock()
+			return
 		}
+		l.begin()
+		batch = l.take()
 		l.mu.Unlock()
 	}
 }

@@ -169,6 +169,38 @@ func TestLaneStalled(t *testing.T) {
 	})
 }
 
+// TestLaneStuckBatch: those who come while a batch is stuck do not wait for its end.
+func TestLaneStuckBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, g := gatedLane(1, 10)
+		stuck, waitStuck := askAll(t.Context(), l, 1)
+		queued, waitQueued := askAll(t.Context(), l, 2)
+		time.Sleep(patience + time.Millisecond)
+		_, waitNext := askAll(t.Context(), l, 3)
+		if got := fmt.Sprint(g.batches); got != "[[1] [2 3]]" {
+			t.Fatalf("on their way: %s", got)
+		}
+		// Batches that are stuck too are followed by others, up to the spare ones.
+		var waits []func()
+		for q := 4; q < 10; q++ {
+			time.Sleep(patience + time.Millisecond)
+			_, wait := askAll(t.Context(), l, q)
+			waits = append(waits, wait)
+		}
+		if got := fmt.Sprint(g.batches); got != "[[1] [2 3] [4] [5]]" || l.running != 1+spare {
+			t.Errorf("on their way: %s, %d running", got, l.running)
+		}
+		close(g.open)
+		for _, wait := range append(waits, waitStuck, waitQueued, waitNext) {
+			wait()
+		}
+		synctest.Wait()
+		if l.running != 0 || len(l.queue) != 0 || stuck[1] != "1 <nil>" || queued[2] != "2 <nil>" {
+			t.Errorf("afterwards %d running, %d queued, %v, %v", l.running, len(l.queue), stuck, queued)
+		}
+	})
+}
+
 // TestLaneFairness: behind a bulk request with a full window under way, a single request is in the next batch but one at
 // the latest.
 func TestLaneFairness(t *testing.T) {
