@@ -121,3 +121,23 @@ func (m *Map) Locate(id int64) (r Range, node int, ok bool) {
 	}
 	return m.Range((id-1)/m.size + 1)
 }
+
+// Extends reports why the map could not take the place of a running one (I7): every node of that must be here, under its
+// name and with at least its ranges. The error joins all reasons.
+func (m *Map) Extends(running *Map) error {
+	var faults []error
+	if m.size != running.size {
+		faults = append(faults, fmt.Errorf("the range size can never change: it is %d, not %d", running.size, m.size))
+	}
+	for _, old := range running.nodes {
+		i := slices.IndexFunc(m.nodes, func(n Node) bool { return n.Name == old.Name })
+		switch {
+		case i < 0:
+			faults = append(faults, fmt.Errorf("node %s with ranges %s is missing: a node can not be dropped or renamed, its rows are stored on it", old.Name, old.Ranges))
+		case !m.nodes[i].Ranges.Covers(old.Ranges):
+			faults = append(faults, fmt.Errorf("node %s has ranges %s, but %s here: a node never gives ranges away, their rows are stored on it",
+				old.Name, old.Ranges, m.nodes[i].Ranges))
+		}
+	}
+	return errors.Join(faults...)
+}

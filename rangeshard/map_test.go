@@ -104,6 +104,43 @@ func TestMapRefuses(t *testing.T) {
 	}
 }
 
+// TestMapExtends is I7: a map may only grow.
+func TestMapExtends(t *testing.T) {
+	build := func(size int64, list []rangeshard.Node) *rangeshard.Map {
+		m, err := rangeshard.NewMap(size, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	running := build(10, nodes(t, "1", "2-3"))
+	reordered := nodes(t, "1", "2-3")
+	reordered[0], reordered[1] = reordered[1], reordered[0]
+	for name, grown := range map[string][]rangeshard.Node{
+		"the same": nodes(t, "1", "2-3"), "a node appended": nodes(t, "1", "2-3", "4"), "ranges appended": nodes(t, "1,4", "2-3,5"), "listed in another order": reordered,
+	} {
+		if err := build(10, grown).Extends(running); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	renamed := nodes(t, "1", "2-3")
+	renamed[1].Name = "other"
+	for name, other := range map[string]struct {
+		m    *rangeshard.Map
+		want string
+	}{
+		"a node dropped": {build(10, nodes(t, "1-3")), "node node-2 with ranges 2-3 is missing"},
+		"a node renamed": {build(10, renamed), "node node-2 with ranges 2-3 is missing"},
+		"ranges shrunk":  {build(10, nodes(t, "1", "2")), "node node-2 has ranges 2-3, but 2 here"},
+		"a range moved":  {build(10, nodes(t, "1-2", "3")), "node node-2 has ranges 2-3, but 3 here"},
+		"another size":   {build(20, nodes(t, "1", "2-3")), "range size can never change"},
+	} {
+		if err := other.m.Extends(running); err == nil || !strings.Contains(err.Error(), other.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // FuzzMap: whatever text config holds, a map that is built owns each of its IDs exactly once.
 func FuzzMap(f *testing.F) {
 	f.Add("1", "2-5", int64(3))

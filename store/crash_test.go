@@ -61,8 +61,8 @@ func (p crashPlan) run() {
 	}
 	steps := &stepCounter{left: p.Step}
 	o.index = crashingIndex{o.index, steps}
-	for i := range o.nodes {
-		o.nodes[i].rows = crashingRows{o.nodes[i].rows, steps}
+	for _, n := range o.topology.Load().nodes {
+		n.rows = crashingRows{n.rows, steps}
 	}
 	if err := operations[p.Operation](context.Background(), o.Store); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -39,8 +39,8 @@ func (s *Store) checkWrite(collection, key string, document []byte) (*placement,
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
-	if int64(len(document)) > s.maxDocument {
-		return nil, fmt.Errorf("%w: it has %d bytes, the smallest node takes %d", ErrTooLarge, len(document), s.maxDocument)
+	if limit := s.MaxDocumentBytes(); int64(len(document)) > limit {
+		return nil, fmt.Errorf("%w: it has %d bytes, the smallest node takes %d", ErrTooLarge, len(document), limit)
 	}
 	return s.placement(collection)
 }

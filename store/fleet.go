@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"keyrange/idsegment"
@@ -127,6 +129,43 @@ func (f Fleet) Claim(ctx context.Context, newCluster string, now time.Time) erro
 		if err := rangeshard.ClaimNode(ctx, db, f.stamp(i, cluster), now); err != nil {
 			return f.located(i, err)
 		}
+	}
+	return nil
+}
+
+// newTopology opens the tables of a fleet's nodes; those that run already are kept as they are.
+func newTopology(f Fleet, running []*node) *topology {
+	t := &topology{layout: f.Map, maxDocument: math.MaxInt64}
+	for i, n := range f.Map.Nodes() {
+		db := f.Nodes[i]
+		k := slices.IndexFunc(running, func(r *node) bool { return r.name == n.Name })
+		if k >= 0 {
+			t.nodes = append(t.nodes, running[k])
+		} else {
+			t.nodes = append(t.nodes, &node{name: n.Name, db: db, rows: rowsOf(db)})
+		}
+		if packet := db.Server().MaxPacketBytes; packet > 0 {
+			t.maxDocument = min(t.maxDocument, maxDocumentMySQL(packet))
+		}
+	}
+	return t
+}
+
+// Extend puts a grown map in force (I7). The fleet has the databases of all its nodes, those of the running ones as they
+// are, and no issuer: the running one stays. When the map is not an extension of the running one, or a database is not
+// what the map says, nothing changes. Requests under way end on the map that they began with. One call at a time.
+func (s *Store) Extend(ctx context.Context, fleet Fleet) error {
+	running := s.topology.Load()
+	if err := fleet.Map.Extends(running.layout); err != nil {
+		return err
+	}
+	fleet.Issuer = s.issuer
+	if err := fleet.Claim(ctx, s.identity.Instance(), s.timestamp()); err != nil {
+		return err
+	}
+	s.topology.Store(newTopology(fleet, running.nodes))
+	for _, p := range s.placements {
+		p.retry()
 	}
 	return nil
 }

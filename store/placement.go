@@ -142,19 +142,21 @@ func (p *placement) open(ctx context.Context) (*openRange, error) {
 			rows[seq.Range] = seq
 		}
 	}
-	for number := int64(1); number <= p.store.layout.LastRange(); number++ {
+	last := p.store.topology.Load().layout.LastRange()
+	for number := int64(1); number <= last; number++ {
 		seq, registered := rows[number]
 		if registered && seq.Next >= seq.End {
 			continue
 		}
 		return p.openRange(ctx, number, registered)
 	}
-	return nil, fmt.Errorf("all %d ranges of %s are full: %w: append a node to the config", p.store.layout.LastRange(), p.collection, ErrExhausted)
+	return nil, fmt.Errorf("all %d ranges of %s are full: %w: append a node to the config", last, p.collection, ErrExhausted)
 }
 
 func (p *placement) openRange(ctx context.Context, number int64, registered bool) (*openRange, error) {
-	r, n, _ := p.store.layout.Range(number) // the caller takes numbers from the map
-	on, table := p.store.nodes[n], tableName(p.collection, number)
+	now := p.store.topology.Load()
+	r, n, _ := now.layout.Range(number) // the caller takes numbers from the map
+	on, table := now.nodes[n], tableName(p.collection, number)
 	name := idsegment.Name{Collection: p.collection, Range: number}
 	fail := func(err error) error {
 		return fmt.Errorf("open range %d of %s on %s: %w: %w", number, p.collection, on.name, ErrUnavailable, err)
@@ -179,6 +181,13 @@ func (p *placement) openRange(ctx context.Context, number int64, registered bool
 	}
 	bounds := idsegment.Bounds{Lo: r.Lo, Hi: r.Hi}
 	return &openRange{r, idsegment.NewSequence(p.store.issuer, name, bounds, highest+1, p.options)}, nil
+}
+
+// retry lets the next create look for a range at once, because the map has grown.
+func (p *placement) retry() {
+	p.opening.Lock()
+	defer p.opening.Unlock()
+	p.refused = nil
 }
 
 // close hands the unused IDs back.

@@ -216,7 +216,7 @@ func (d deployment) checkInvariants(t *testing.T, o *opened) {
 	t.Helper()
 	liveOf := map[string]int64{}
 	for _, r := range d.allRows(t) {
-		if _, node, ok := o.layout.Locate(r.id); !ok || node != r.node {
+		if _, node, ok := o.topology.Load().layout.Locate(r.id); !ok || node != r.node {
 			t.Errorf("I5: row %d is on node %d", r.id, r.node)
 		}
 		if r.state == fence {

@@ -9,8 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,18 +41,24 @@ type Config struct {
 
 // Store does the record protocol. It is safe for concurrent use.
 type Store struct {
-	layout      *rangeshard.Map
-	nodes       []node
-	index       index.Index
-	issuer      *idsegment.Issuer
-	placements  map[string]*placement
-	entries     map[string]*entries
-	tables      sync.Map // tableKey to *table, made on first use
-	cache       *keyCache
-	metrics     *metrics
-	identity    *Identity
-	now         func() time.Time
-	log         *slog.Logger
+	topology   atomic.Pointer[topology]
+	index      index.Index
+	issuer     *idsegment.Issuer
+	placements map[string]*placement
+	entries    map[string]*entries
+	tables     sync.Map // tableKey to *table, made on first use
+	cache      *keyCache
+	metrics    *metrics
+	identity   *Identity
+	now        func() time.Time
+	log        *slog.Logger
+}
+
+// topology is a map of ranges with its open nodes. It is never changed, only replaced as a whole by a larger one.
+type topology struct {
+	layout *rangeshard.Map
+	nodes  []*node // in the order of the map
+	// maxDocument is the size of the largest document that every node takes, in bytes.
 	maxDocument int64
 }
 
@@ -66,20 +72,14 @@ type node struct {
 // New claims the fleet, which fails when any database is not what config says it is, and builds a store on it.
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
-		layout: cfg.Map, index: cfg.Index, issuer: cfg.Issuer, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
-		placements: map[string]*placement{}, entries: map[string]*entries{}, cache: newKeyCache(cfg.CacheBytes), maxDocument: math.MaxInt64,
+		index: cfg.Index, issuer: cfg.Issuer, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
+		placements: map[string]*placement{}, entries: map[string]*entries{}, cache: newKeyCache(cfg.CacheBytes),
 	}
 	s.metrics = newMetrics(cfg.Metrics, s.cache)
-	for i, n := range cfg.Map.Nodes() {
-		db := cfg.Nodes[i]
-		s.nodes = append(s.nodes, node{name: n.Name, db: db, rows: rowsOf(db)})
-		if packet := db.Server().MaxPacketBytes; packet > 0 {
-			s.maxDocument = min(s.maxDocument, maxDocumentMySQL(packet))
-		}
-	}
 	if err := cfg.Claim(ctx, cfg.Identity.Instance(), s.timestamp()); err != nil {
 		return nil, err
 	}
+	s.topology.Store(newTopology(cfg.Fleet, nil))
 	for _, collection := range cfg.Collections {
 		if err := s.index.Prepare(ctx, collection); err != nil {
 			return nil, fmt.Errorf("prepare the index of %s: %w", collection, err)
@@ -110,7 +110,7 @@ func (s *Store) Close(ctx context.Context) error {
 }
 
 // MaxDocumentBytes is the size of the largest document that every node takes.
-func (s *Store) MaxDocumentBytes() int64 { return s.maxDocument }
+func (s *Store) MaxDocumentBytes() int64 { return s.topology.Load().maxDocument }
 
 // Health is the state of one dependency.
 type Health struct {
@@ -130,7 +130,7 @@ func (s *Store) Health(ctx context.Context) []Health {
 		func() Health { return check(ctx, "index", "index", s.index.Describe(), s.index.Ping) },
 		func() Health { return check(ctx, "issuer", "issuer", s.issuer.Describe(), s.issuer.Ping) },
 	}
-	for _, n := range s.nodes {
+	for _, n := range s.topology.Load().nodes {
 		checks = append(checks, func() Health { return check(ctx, "node", n.name, n.db.Location(), n.db.Ping) })
 	}
 	results := make([]Health, len(checks))

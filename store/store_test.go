@@ -168,7 +168,7 @@ func TestStoreDocumentTooLarge(t *testing.T) {
 	engines(t, func(t *testing.T, d deployment) {
 		s := d.open(t)
 		if strings.HasPrefix(d.Nodes[0], "sqlite") {
-			s.maxDocument = 1 << 20 // SQLite has no limit of its own
+			s.topology.Load().maxDocument = 1 << 20 // SQLite has no limit of its own
 		}
 		limit := int(s.MaxDocumentBytes())
 		largest := []byte(`{"v":"` + strings.Repeat(`\"`, (limit-8)/2) + `"}`)
@@ -474,13 +474,13 @@ func TestStoreRefusesForeignRangeTable(t *testing.T) {
 		}
 		s := d.open(t)
 		for _, id := range []string{"INT NOT NULL PRIMARY KEY", "BIGINT NOT NULL PRIMARY KEY AUTO_INCREMENT", "BIGINT UNSIGNED NOT NULL PRIMARY KEY"} {
-			on := s.nodes[0].db
+			on := s.topology.Load().nodes[0].db
 			for _, statement := range []string{"DROP TABLE IF EXISTS other_r00001", "CREATE TABLE other_r00001 (id " + id + ")"} {
 				if _, err := on.Exec(t.Context(), statement); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := s.nodes[0].rows.prepare(t.Context(), "other_r00001"); err == nil || !strings.Contains(err.Error(), "want a plain BIGINT") {
+			if err := s.topology.Load().nodes[0].rows.prepare(t.Context(), "other_r00001"); err == nil || !strings.Contains(err.Error(), "want a plain BIGINT") {
 				t.Errorf("%s: %v", id, err)
 			}
 		}

@@ -23,10 +23,10 @@ type table struct {
 	changes lane[rowChange, changed]
 }
 
-func newTable(s *Store, node int, name string) *table {
+func newTable(s *Store, on *node, name string) *table {
 	t := &table{name: name}
-	// The node's rows are looked up on each call, not kept, so that tests can put faults in between.
-	rows := func() rows { return s.nodes[node].rows }
+	// Looked up on each call, not kept, so that tests can put faults in between.
+	rows := func() rows { return on.rows }
 	t.inserts = lane[row, struct{}]{
 		size: s.metrics.batchSize.WithLabelValues(laneRowInsert),
 		run: func(ctx context.Context, batch []row) []answer[struct{}] {
@@ -115,16 +115,18 @@ func findBatch(ctx context.Context, ix index.Index, collection string, keys []st
 
 // tableOf returns the range table that owns an ID.
 func (s *Store) tableOf(collection string, id int64) (*table, error) {
-	r, node, ok := s.layout.Locate(id)
+	now := s.topology.Load()
+	r, n, ok := now.layout.Locate(id)
 	if !ok {
-		s.alarm("an entry points beyond the last node", "collection", collection, "id", id)
+		// Another gateway knows more nodes: a rollout of a larger config is under way, or has passed this one by.
+		s.log.Warn("an entry points beyond the last node of this gateway's config", "collection", collection, "id", id)
 		return nil, fmt.Errorf("locate row %d: %w: no node owns its range", id, ErrUnavailable)
 	}
 	key := tableKey{collection, r.Number}
 	if t, ok := s.tables.Load(key); ok {
 		return t.(*table), nil
 	}
-	t, _ := s.tables.LoadOrStore(key, newTable(s, node, tableName(collection, r.Number)))
+	t, _ := s.tables.LoadOrStore(key, newTable(s, now.nodes[n], tableName(collection, r.Number)))
 	return t.(*table), nil
 }
 
