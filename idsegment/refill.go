@@ -74,7 +74,7 @@ func (s *Sequence) settle(segment Segment, err error) {
 		s.floor = segment.End
 		s.step.leased(s.opts.Now())
 		last := segment.End == s.bounds.Hi
-		s.low.Store(last)
+		s.leased.Store(segment.End)
 		if !errors.Is(s.stopped, ErrRewound) { // after Close it is kept too, to be handed back
 			s.next = newBuffer(segment, last)
 		}
@@ -83,7 +83,7 @@ func (s *Sequence) settle(segment Segment, err error) {
 			s.alarm(err)
 		}
 	case errors.Is(err, ErrExhausted):
-		s.low.Store(true)
+		s.leased.Store(s.bounds.Hi)
 	default:
 		s.prefetchAgain()
 		if s.wanted == 0 && s.stopped == nil {

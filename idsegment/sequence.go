@@ -55,7 +55,7 @@ type Sequence struct {
 	// current and reusable (the length of reuse) are all that the fast path of Next reads. They change under mu.
 	current  atomic.Pointer[buffer]
 	reusable atomic.Int64
-	low      atomic.Bool
+	leased   atomic.Int64
 
 	issuer Leaser
 	name   Name
@@ -89,6 +89,7 @@ func NewSequence(issuer Leaser, name Name, bounds Bounds, floor int64, opts Opti
 		stop:  make(chan struct{}),
 	}
 	s.current.Store(&buffer{})
+	s.leased.Store(s.floor)
 	return s
 }
 
@@ -197,9 +198,9 @@ func (s *Sequence) Reuse(id int64) {
 	}
 }
 
-// Low reports that the issuer has, as far as is known, nothing to lease after what is at hand: time to open the next
-// range.
-func (s *Sequence) Low() bool { return s.low.Load() }
+// Leased is the end of what has been leased, as far as this process knows: all IDs of the range below it are issued, in
+// hand here or with another gateway.
+func (s *Sequence) Leased() int64 { return s.leased.Load() }
 
 // Drop ends the sequence because an ID turned out to be issued twice: every ID at hand is forgotten and none is issued
 // any more, Next says ErrRewound. It does not wait for a running lease; Close does.

@@ -120,8 +120,8 @@ func TestSequenceTinyRanges(t *testing.T) {
 			if !slices.Equal(ids, sequential(bounds.Lo, bounds.Hi)) {
 				t.Errorf("%d IDs: got %v", size, ids)
 			}
-			if !s.Low() {
-				t.Errorf("%d IDs: not low when exhausted", size)
+			if s.Leased() != bounds.Hi {
+				t.Errorf("%d IDs: leased up to %d when exhausted", size, s.Leased())
 			}
 		}
 	})
@@ -140,22 +140,18 @@ func TestSequenceBatchAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestSequenceLow(t *testing.T) {
+func TestSequenceLeased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := closing(t, NewSequence(newMemory(1, 21), orders, Bounds{1, 21}, 1, Options{}))
-		if _, err := s.NextN(t.Context(), 10); err != nil { // the range's step is 1
+		s := closing(t, NewSequence(newMemory(5, 21), orders, Bounds{1, 21}, 5, Options{}))
+		if s.Leased() != 5 {
+			t.Errorf("before the first lease: %d", s.Leased())
+		}
+		if _, err := s.NextN(t.Context(), 8); err != nil { // the range's step is 1, and the next one is fetched ahead
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if s.Low() {
-			t.Error("low while the issuer has IDs")
-		}
-		if _, err := s.NextN(t.Context(), 10); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if !s.Low() {
-			t.Error("not low after the last segment")
+		if leased := s.Leased(); leased < 13 || leased > 14 {
+			t.Errorf("after 8 IDs: %d", leased)
 		}
 	})
 }

@@ -13,6 +13,8 @@ import (
 type Node struct {
 	Name   string
 	Ranges Ranges
+	// Drain keeps new records off the node. Those that it has are read, updated and deleted as ever.
+	Drain bool
 }
 
 // Fault is one reason why nodes do not make a map.

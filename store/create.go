@@ -220,7 +220,7 @@ func (c *creation) occupied(mine *row) (Record, error) {
 		return Record{}, &ConflictError{Existing: r.tag()}
 	}
 	c.store.alarm("an ID was issued twice: its row belongs to another key", "collection", c.ids.collection, "id", mine.id)
-	c.ids.distrust()
+	c.ids.distrust(c.ids.openAt(mine.id))
 	return Record{}, errLost // the next round takes the entry over; the other key's row is left alone
 }
 

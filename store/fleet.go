@@ -134,16 +134,17 @@ func (f Fleet) Claim(ctx context.Context, newCluster string, now time.Time) erro
 }
 
 // newTopology opens the tables of a fleet's nodes; those that run already are kept as they are.
-func newTopology(f Fleet, running []*node) *topology {
-	t := &topology{layout: f.Map, maxDocument: math.MaxInt64}
+func (s *Store) newTopology(f Fleet, running []*node) *topology {
+	t := &topology{layout: f.Map, drains: map[*node]bool{}, maxDocument: math.MaxInt64}
 	for i, n := range f.Map.Nodes() {
 		db := f.Nodes[i]
 		k := slices.IndexFunc(running, func(r *node) bool { return r.name == n.Name })
 		if k >= 0 {
 			t.nodes = append(t.nodes, running[k])
 		} else {
-			t.nodes = append(t.nodes, &node{name: n.Name, db: db, rows: rowsOf(db)})
+			t.nodes = append(t.nodes, s.newNode(n.Name, db))
 		}
+		t.drains[t.nodes[i]] = n.Drain
 		if packet := db.Server().MaxPacketBytes; packet > 0 {
 			t.maxDocument = min(t.maxDocument, maxDocumentMySQL(packet))
 		}
@@ -163,9 +164,9 @@ func (s *Store) Extend(ctx context.Context, fleet Fleet) error {
 	if err := fleet.Claim(ctx, s.identity.Instance(), s.timestamp()); err != nil {
 		return err
 	}
-	s.topology.Store(newTopology(fleet, running.nodes))
+	s.topology.Store(s.newTopology(fleet, running.nodes))
 	for _, p := range s.placements {
-		p.retry()
+		p.retry(ctx)
 	}
 	return nil
 }

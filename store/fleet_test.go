@@ -22,7 +22,7 @@ func (d deployment) grown(t *testing.T, o *opened) Fleet {
 		if err != nil {
 			t.Fatal(err)
 		}
-		nodes = append(nodes, rangeshard.Node{Name: fmt.Sprintf("node-%d", i+1), Ranges: ranges})
+		nodes = append(nodes, rangeshard.Node{Name: fmt.Sprintf("node-%d", i+1), Ranges: ranges, Drain: d.Drains != nil && d.Drains[i]})
 		if running := o.topology.Load().nodes; i < len(running) {
 			f.Nodes = append(f.Nodes, running[i].db)
 			continue

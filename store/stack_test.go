@@ -25,8 +25,11 @@ type deployment struct {
 	Issuer string
 	Nodes  []string
 	// Ranges of each node, and the number of IDs in a range.
-	Ranges []string
-	Size   int64
+	Ranges    []string
+	Size      int64
+	Placement Placement
+	// Drains says which nodes take no new records, when not nil.
+	Drains []bool
 	// CacheBytes is on by default; a test may turn it off.
 	CacheBytes int64
 	// Direct has the nodes' own URLs when Nodes lead through a proxy.
@@ -102,7 +105,7 @@ func (d deployment) try(ctx context.Context, logTo *bytes.Buffer) (*opened, erro
 	}
 	logger := slog.New(slog.NewTextHandler(logTo, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o.Store, err = New(ctx, Config{
-		Fleet: Fleet{Map: layout, Nodes: dbs, Issuer: idsegment.NewIssuer(issuerDB)}, Index: ix, Collections: []string{testCollection}, Identity: identity, CacheBytes: d.CacheBytes,
+		Fleet: Fleet{Map: layout, Nodes: dbs, Issuer: idsegment.NewIssuer(issuerDB)}, Index: ix, Collections: []string{testCollection}, Identity: identity, CacheBytes: d.CacheBytes, Placement: d.Placement,
 		Sequences: idsegment.Options{MinStep: 10, MaxStep: 1000, Logger: logger}, Now: time.Now, Logger: logger,
 	})
 	if err != nil {

@@ -27,6 +27,7 @@ type Config struct {
 	Fleet
 	Index       index.Index
 	Collections []string
+	Placement   Placement
 	// Sequences tunes how IDs are leased.
 	Sequences idsegment.Options
 	Identity  *Identity
@@ -49,6 +50,10 @@ type Store struct {
 	tables     sync.Map // tableKey to *table, made on first use
 	cache      *keyCache
 	metrics    *metrics
+	// background is the context of what runs on its own; tasks counts it. Both end with Close.
+	background context.Context
+	stop       context.CancelFunc
+	tasks      sync.WaitGroup
 	identity   *Identity
 	now        func() time.Time
 	log        *slog.Logger
@@ -58,16 +63,14 @@ type Store struct {
 type topology struct {
 	layout *rangeshard.Map
 	nodes  []*node // in the order of the map
+	// drains are the nodes that take no new records.
+	drains map[*node]bool
 	// maxDocument is the size of the largest document that every node takes, in bytes.
 	maxDocument int64
 }
 
-// node is an open node of the map.
-type node struct {
-	name string
-	db   *sqldb.DB
-	rows rows
-}
+// drained reports whether a node takes no new records.
+func (t *topology) drained(n *node) bool { return t.drains[n] }
 
 // New claims the fleet, which fails when any database is not what config says it is, and builds a store on it.
 func New(ctx context.Context, cfg Config) (*Store, error) {
@@ -75,16 +78,17 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		index: cfg.Index, issuer: cfg.Issuer, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
 		placements: map[string]*placement{}, entries: map[string]*entries{}, cache: newKeyCache(cfg.CacheBytes),
 	}
+	s.background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.metrics = newMetrics(cfg.Metrics, s.cache)
 	if err := cfg.Claim(ctx, cfg.Identity.Instance(), s.timestamp()); err != nil {
 		return nil, err
 	}
-	s.topology.Store(newTopology(cfg.Fleet, nil))
+	s.topology.Store(s.newTopology(cfg.Fleet, nil))
 	for _, collection := range cfg.Collections {
 		if err := s.index.Prepare(ctx, collection); err != nil {
 			return nil, fmt.Errorf("prepare the index of %s: %w", collection, err)
 		}
-		s.placements[collection] = newPlacement(s, collection, cfg.Sequences)
+		s.placements[collection] = newPlacement(s, collection, cfg.Sequences, cfg.Placement)
 		s.entries[collection] = newEntries(s, collection)
 	}
 	return s, nil
@@ -102,6 +106,8 @@ func (s *Store) Warm(ctx context.Context) {
 
 // Close hands unused IDs back to the issuer. No other call may run or follow. It may be called twice.
 func (s *Store) Close(ctx context.Context) error {
+	s.stop()
+	s.tasks.Wait()
 	var errs []error
 	for _, p := range s.placements {
 		errs = append(errs, p.close(ctx))

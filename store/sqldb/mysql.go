@@ -125,8 +125,7 @@ func openMySQL(ctx context.Context, loc Location, opts Options) (*DB, error) {
 	}
 	lifetime := min(mysqlMaxLifetime, time.Duration(waitTimeout)*time.Second/2)
 	pool.SetConnMaxLifetime(lifetime)
-	pool.SetMaxOpenConns(opts.MaxConnections)
-	pool.SetMaxIdleConns(opts.MaxConnections)
+	db.SetMaxConnections(opts.MaxConnections)
 	return db, nil
 }
 

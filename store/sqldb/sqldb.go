@@ -133,6 +133,15 @@ func (db *DB) Ping(ctx context.Context) error {
 	return nil
 }
 
+// SetMaxConnections bounds the pool to a MySQL server anew; the connections above the bound end when they come back. It
+// does nothing for SQLite.
+func (db *DB) SetMaxConnections(n int) {
+	if db.engine == MySQL {
+		db.write.SetMaxOpenConns(n)
+		db.write.SetMaxIdleConns(n)
+	}
+}
+
 // Close ends all connections. It may be called twice.
 func (db *DB) Close() error {
 	err := errors.Join(db.read.Close(), db.write.Close())

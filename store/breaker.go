@@ -1,0 +1,90 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"keyrange/store/sqldb"
+)
+
+const (
+	// breakerFailures is how many statements in a row a node must leave unanswered before it counts as down.
+	breakerFailures = 3
+	// breakerPause is how long a node that is down is left alone before one statement tries it again.
+	breakerPause = time.Second
+)
+
+// guardedRows is a node's range tables behind a circuit breaker: while the node is down, statements are refused at once,
+// as unavailable and not sent, and new records go elsewhere.
+type guardedRows struct {
+	rows
+	breaker *gobreaker.CircuitBreaker[any]
+}
+
+func guard(name string, r rows, onChange func(down bool)) *guardedRows {
+	return &guardedRows{r, gobreaker.NewCircuitBreaker[any](gobreaker.Settings{
+		Name: name, Timeout: breakerPause,
+		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerFailures },
+		IsSuccessful: func(err error) bool {
+			return !errors.Is(err, sqldb.ErrUnavailable) && !errors.Is(err, sqldb.ErrUnknown)
+		},
+		// A client that goes away says nothing about the node.
+		IsExcluded: func(err error) bool { return errors.Is(err, context.Canceled) },
+		OnStateChange: func(_ string, from, to gobreaker.State) {
+			if from == gobreaker.StateClosed || to == gobreaker.StateClosed {
+				onChange(to != gobreaker.StateClosed)
+			}
+		},
+	})}
+}
+
+// down reports whether the node is being left alone, or tried again by a single statement.
+func (g *guardedRows) down() bool { return g.breaker.State() != gobreaker.StateClosed }
+
+// run sends one statement, or refuses it.
+func (g *guardedRows) run(send func() error) error {
+	_, err := g.breaker.Execute(func() (any, error) { return nil, send() })
+	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
+		return fmt.Errorf("%w: %s is down", sqldb.ErrUnavailable, g.breaker.Name())
+	}
+	return err
+}
+
+func (g *guardedRows) prepare(ctx context.Context, table string) error {
+	return g.run(func() error { return g.rows.prepare(ctx, table) })
+}
+
+func (g *guardedRows) exists(ctx context.Context, table string) (found bool, err error) {
+	err = g.run(func() error { found, err = g.rows.exists(ctx, table); return err })
+	return found, err
+}
+
+func (g *guardedRows) maxID(ctx context.Context, table string) (id int64, err error) {
+	err = g.run(func() error { id, err = g.rows.maxID(ctx, table); return err })
+	return id, err
+}
+
+func (g *guardedRows) read(ctx context.Context, table string, ids []int64) (found []row, err error) {
+	err = g.run(func() error { found, err = g.rows.read(ctx, table, ids); return err })
+	return found, err
+}
+
+func (g *guardedRows) insert(ctx context.Context, table string, batch []row) []error {
+	var errs []error
+	if err := g.run(func() error { errs = g.rows.insert(ctx, table, batch); return errs[0] }); errs == nil {
+		return repeat(err, len(batch))
+	}
+	return errs
+}
+
+func (g *guardedRows) change(ctx context.Context, table string, batch []rowChange) []answer[changed] {
+	var answers []answer[changed]
+	if err := g.run(func() error { answers = g.rows.change(ctx, table, batch); return answers[0].err }); answers == nil {
+		return failed[changed](len(batch), err)
+	}
+	return answers
+}

@@ -1,0 +1,57 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"keyrange/store/sqldb"
+)
+
+// node is an open node of the map.
+type node struct {
+	name    string
+	db      *sqldb.DB
+	guarded *guardedRows
+	// rows is guarded, or what a test puts around it.
+	rows rows
+}
+
+// probeEvery is how often a node that is down is looked at. The breaker lets a look through once per pause.
+const probeEvery = breakerPause / 4
+
+func (s *Store) newNode(name string, db *sqldb.DB) *node {
+	n := &node{name: name, db: db}
+	n.guarded = guard(name, rowsOf(db), func(down bool) {
+		if !down {
+			s.log.Info("node is up", "node", name)
+			return
+		}
+		s.log.Error("node is down", "node", name, "location", db.Location())
+		if s.background.Err() == nil {
+			s.tasks.Go(func() { s.probe(n) })
+		}
+	})
+	n.rows = n.guarded
+	return n
+}
+
+// down reports whether the node is being left alone, or is only being tried again.
+func (n *node) down() bool { return n.guarded.down() }
+
+// probe looks at a node until it is up again, so that it needs no request to find out.
+func (s *Store) probe(n *node) {
+	ticker := time.NewTicker(probeEvery)
+	defer ticker.Stop()
+	for n.down() {
+		select {
+		case <-ticker.C:
+		case <-s.background.Done():
+			return
+		}
+		_ = n.guarded.run(func() error { // the breaker draws the conclusion
+			ctx, cancel := context.WithTimeout(s.background, breakerPause)
+			defer cancel()
+			return n.db.Ping(ctx)
+		})
+	}
+}
