@@ -43,6 +43,8 @@ type placement struct {
 	// then. Both are under filling; nextFill repeats the time for those who only look.
 	refused  error
 	nextFill atomic.Int64 // unix nanoseconds
+	// fillingApart is set while a fill runs that nobody waits for.
+	fillingApart atomic.Bool
 }
 
 // openRange is a range that gives IDs to new records.
@@ -96,7 +98,7 @@ func (p *placement) pick(ctx context.Context) (*openRange, error) {
 			}
 			low, high = p.usable()
 		} else {
-			p.store.tasks.Go(p.fillApart) // nobody waits for more ranges while there is one
+			p.fillApart() // nobody waits for more ranges while there is one
 		}
 	}
 	if len(low) == 0 {
@@ -221,11 +223,17 @@ func (p *placement) fill(ctx context.Context) error {
 	return err
 }
 
-// fillApart is fill for nobody in particular.
+// fillApart starts a fill that nobody waits for, unless one runs.
 func (p *placement) fillApart() {
-	ctx, cancel := context.WithTimeout(p.store.background, defaultDeadline)
-	defer cancel()
-	_ = p.fill(ctx) // that there is no more is no fault
+	if !p.fillingApart.CompareAndSwap(false, true) {
+		return
+	}
+	p.store.tasks.Go(func() {
+		defer p.fillingApart.Store(false)
+		ctx, cancel := context.WithTimeout(p.store.background, defaultDeadline)
+		defer cancel()
+		_ = p.fill(ctx) // that there is no more is no fault
+	})
 }
 
 // openMore opens ranges as far as there are any to open. It needs filling.
