@@ -265,7 +265,7 @@ func (m *mongoIndex) findMany(ctx context.Context, collection string, keys []str
 	if err != nil {
 		return err
 	}
-	defer cursor.Close(ctx)
+	defer func() { _ = cursor.Close(ctx) }() // all that it had was read, or its error says why not
 	for cursor.Next(ctx) {
 		// Read in place: decoding by reflection would cost more than all else here.
 		key, isString := cursor.Current.Lookup("_id").StringValueOK()
