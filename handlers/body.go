@@ -39,16 +39,16 @@ type limit struct {
 func (l limit) exceeded() error { return refuse(l.kind, "%s has at most %d bytes", l.words, l.bytes) }
 
 // recordLimit bounds the body of one record: by configuration, or by the smallest node.
-func (s *Server) recordLimit() limit {
-	if most := s.records.MaxDocumentBytes(); most < s.options.MaxBodyBytes {
+func (s *Server) recordLimit(x *exchange) limit {
+	if most := s.records.MaxDocumentBytes(); most < x.limits.MaxBodyBytes {
 		return limit{most, store.ErrTooLarge, "a record that fits the smallest node"}
 	}
-	return limit{s.options.MaxBodyBytes, store.ErrTooLarge, "the body of a record (server.max_body_bytes)"}
+	return limit{x.limits.MaxBodyBytes, store.ErrTooLarge, "the body of a record (server.max_body_bytes)"}
 }
 
 // bulkLimit bounds a JSON array of records.
-func (s *Server) bulkLimit() limit {
-	return limit{s.options.MaxBulkBytes, errBulkTooLarge, "an array of records (server.max_bulk_bytes; a stream of " + mediaNDJSON + " has no bound)"}
+func (x *exchange) bulkLimit() limit {
+	return limit{x.limits.MaxBulkBytes, errBulkTooLarge, "an array of records (server.max_bulk_bytes; a stream of " + mediaNDJSON + " has no bound)"}
 }
 
 // mediaType is what the body of a request is: mediaJSON, also when the request does not say or names a +json type, or

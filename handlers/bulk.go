@@ -154,7 +154,7 @@ func (b *bulk) work(client context.Context, it *item) {
 		<-it.earlier.done
 		it.earlier = nil
 	}
-	ctx, cancel := context.WithTimeout(client, b.server.options.RequestTimeout)
+	ctx, cancel := context.WithTimeout(client, b.x.limits.RequestTimeout)
 	defer cancel()
 	rec, err := b.server.create(ctx, b.x.collection, it.doc)
 	it.err = settle(client, ctx, false, err)

@@ -33,7 +33,7 @@ func (s *Server) postArray(x *exchange, body []byte) error {
 			return err
 		}
 	}
-	one := s.recordLimit()
+	one := s.recordLimit(x)
 	return s.runBulk(x, arrayFrame, func(context.Context) iter.Seq2[[]byte, error] {
 		return func(yield func([]byte, error) bool) {
 			for raw := range elements(body) { //nolint:errcheck // there is none, as was just seen
@@ -86,7 +86,7 @@ func (s *Server) postLines(x *exchange) error {
 	_ = http.NewResponseController(x.Response().Writer).EnableFullDuplex()
 	return s.runBulk(x, linesFrame, func(stop context.Context) iter.Seq2[[]byte, error] {
 		body := &patientReader{x: x, stop: stop, body: x.Request().Body, idle: s.streamIdle}
-		return lines(body, s.recordLimit())
+		return lines(body, s.recordLimit(x))
 	})
 }
 

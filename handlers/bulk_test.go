@@ -158,7 +158,7 @@ func TestBulkItemsFailAlone(t *testing.T) {
 // TestBulkItemTimeout: each item has the request timeout for itself, so a long bulk passes.
 func TestBulkItemTimeout(t *testing.T) {
 	forBoth(t, func(t *testing.T, r *rig, send func(...string) []bulkResult) {
-		r.options.RequestTimeout = 20 * time.Millisecond
+		r.limit(func(l *Limits) { l.RequestTimeout = 20 * time.Millisecond })
 		r.fake.before = func(ctx context.Context, _, key string) error {
 			if key != "slow" {
 				return nil

@@ -19,6 +19,8 @@ type exchange struct {
 	id string
 	// route is the matched pattern, empty when there was none.
 	route string
+	// limits are those of the server when the request began.
+	limits *Limits
 	// collection and key say what the request is about; nil and empty where it is about no record.
 	collection *collection
 	key        string
@@ -34,12 +36,12 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		started := time.Now()
 		request := c.Request()
-		x := &exchange{Context: c, id: requestID(request)}
+		x := &exchange{Context: c, id: requestID(request), limits: s.limits.Load()}
 		x.Response().Header()[echo.HeaderXRequestID] = []string{x.id}
 		if request.ContentLength != 0 {
 			// A context cannot interrupt the reading of a body, a deadline of the connection can. It also bounds what
 			// net/http reads of a body that nobody asked for.
-			x.setReadDeadline(started.Add(s.options.RequestTimeout))
+			x.setReadDeadline(started.Add(x.limits.RequestTimeout))
 		}
 		abort, err := x.run(next)
 		if err != nil && !x.Response().Committed {
@@ -81,7 +83,16 @@ func panicError(cause any) error {
 // log writes the line of a request. It never has the key, the path or the query.
 func (s *Server) log(x *exchange, took time.Duration, err error) {
 	level := slog.LevelInfo
+	var line *status
+	if err != nil {
+		if line, _ = statusOf(err); line.status >= http.StatusInternalServerError {
+			level = slog.LevelError
+		}
+	}
 	request, response := x.Request(), x.Response()
+	if !s.logger.Enabled(request.Context(), level) {
+		return
+	}
 	attrs := make([]slog.Attr, 0, 12)
 	attrs = append(attrs,
 		slog.String("request_id", x.id),
@@ -98,11 +109,7 @@ func (s *Server) log(x *exchange, took time.Duration, err error) {
 	if x.items > 0 {
 		attrs = append(attrs, slog.Int("items", x.items), slog.Int("items_failed", x.failed))
 	}
-	if err != nil {
-		line, _ := statusOf(err)
-		if line.status >= http.StatusInternalServerError {
-			level = slog.LevelError
-		}
+	if line != nil {
 		attrs = append(attrs, slog.String("code", line.code), slog.String("cause", err.Error()))
 	}
 	s.logger.LogAttrs(request.Context(), level, "request", attrs...)

@@ -143,7 +143,7 @@ func TestPanics(t *testing.T) {
 // TestStalledBody: a client that stops in the middle of a body gets 408 within the request timeout, and its connection ends.
 func TestStalledBody(t *testing.T) {
 	r := newRig(t)
-	r.options.RequestTimeout = 50 * time.Millisecond
+	r.limit(func(l *Limits) { l.RequestTimeout = 50 * time.Millisecond })
 	server := httptest.NewServer(r.Public())
 	defer server.Close()
 	reader, writer := io.Pipe()
@@ -164,7 +164,7 @@ func TestStalledBody(t *testing.T) {
 // TestSlowStoreAfterBody: the deadline for the body does not cut off a request whose body has arrived.
 func TestSlowStoreAfterBody(t *testing.T) {
 	r := newRig(t)
-	r.options.RequestTimeout = 50 * time.Millisecond
+	r.limit(func(l *Limits) { l.RequestTimeout = 50 * time.Millisecond })
 	r.fake.before = func(ctx context.Context, _, _ string) error {
 		<-ctx.Done()
 		return errors.Join(store.ErrUnknown, ctx.Err())

@@ -190,14 +190,19 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, fake: newFake(), log: new(lockedBuffer)}
 	var made atomic.Int64
 	r.Server = New(r.fake, Options{
-		Collections:    []Collection{{Name: "records", KeyMember: "key"}, {Name: "orders", KeyMember: "order no"}},
-		RequestTimeout: 5 * time.Second,
-		MaxBodyBytes:   32 << 10,
-		MaxBulkBytes:   256 << 10,
-		NewKey:         func() (string, error) { return fmt.Sprintf("made-%d", made.Add(1)), nil },
-		Logger:         slog.New(slog.NewJSONHandler(r.log, nil)),
+		Collections: []Collection{{Name: "records", KeyMember: "key"}, {Name: "orders", KeyMember: "order no"}},
+		Limits:      Limits{RequestTimeout: 5 * time.Second, MaxBodyBytes: 32 << 10, MaxBulkBytes: 256 << 10},
+		NewKey:      func() (string, error) { return fmt.Sprintf("made-%d", made.Add(1)), nil },
+		Logger:      slog.New(slog.NewJSONHandler(r.log, nil)),
 	})
 	return r
+}
+
+// limit changes the limits of the requests to come.
+func (r *rig) limit(change func(*Limits)) {
+	limits := *r.limits.Load()
+	change(&limits)
+	r.SetLimits(limits)
 }
 
 // do sends a request; headers are "Name: value".

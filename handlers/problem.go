@@ -28,6 +28,7 @@ var (
 	errBody         = errors.New("unreadable body")
 	errBodyTimeout  = errors.New("body too slow")
 	errDeadline     = errors.New("deadline exceeded")
+	errConfig       = errors.New("config refused")
 	// errClientGone: nobody is there to read the answer.
 	errClientGone = errors.New("client closed the request")
 )
@@ -65,6 +66,7 @@ var statuses = []status{
 	{errBulkTooLarge, http.StatusRequestEntityTooLarge, "bulk_too_large", "Bulk too large", "The array is too large.", false},
 	{errBody, http.StatusBadRequest, "invalid_body", "Unreadable body", "The body could not be read.", false},
 	{errBodyTimeout, http.StatusRequestTimeout, "request_timeout", "Request timeout", "The body did not arrive in time.", false},
+	{errConfig, http.StatusUnprocessableEntity, "config_refused", "Config refused", "The config file is not put in force; the running config stays.", false},
 	{store.ErrInvalid, http.StatusBadRequest, "invalid_key", "Invalid key", "The key breaks a rule.", false},
 	{store.ErrTooLarge, http.StatusRequestEntityTooLarge, "body_too_large", "Body too large", "The document does not fit the smallest node.", false},
 	{store.ErrNotFound, http.StatusNotFound, "record_not_found", "Record not found", "There is no record under this key.", false},

@@ -45,7 +45,7 @@ func (s *Server) put(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	body, err := x.readRecord(s.recordLimit())
+	body, err := x.readRecord(s.recordLimit(x))
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (s *Server) post(ctx context.Context, x *exchange) error {
 	if media == mediaNDJSON {
 		return s.postLines(x)
 	}
-	body, array, err := x.readBody(s.recordLimit(), s.bulkLimit())
+	body, array, err := x.readBody(s.recordLimit(x), x.bulkLimit())
 	if err != nil {
 		return err
 	}

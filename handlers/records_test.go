@@ -339,7 +339,7 @@ func TestMadeKeys(t *testing.T) {
 // TestRequestTimeout: every request has a deadline, and a read that ran into it is 504.
 func TestRequestTimeout(t *testing.T) {
 	r := newRig(t)
-	r.options.RequestTimeout = 1
+	r.limit(func(l *Limits) { l.RequestTimeout = 1 })
 	r.fake.before = func(ctx context.Context, _, _ string) error {
 		<-ctx.Done()
 		return errors.Join(store.ErrUnavailable, ctx.Err())

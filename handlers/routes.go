@@ -17,6 +17,7 @@ const (
 	patternReadyz     = "/readyz"
 	patternMetrics    = "/metrics"
 	patternProfiles   = "/debug/pprof/*"
+	patternReload     = "/admin/reload"
 )
 
 // handler answers one request within ctx, which ends at the request timeout. An error that it returns becomes a problem
@@ -45,6 +46,7 @@ func (s *Server) adminRoutes() []route {
 	return append(s.healthRoutes(), []route{
 		{http.MethodGet, patternMetrics, s.metrics},
 		{http.MethodGet, patternProfiles, profiles},
+		{http.MethodPost, patternReload, s.reload},
 	}...)
 }
 
@@ -91,7 +93,7 @@ func (s *Server) serve(r route) echo.HandlerFunc {
 		x := c.(*exchange)
 		x.route = r.pattern
 		client := x.Request().Context()
-		ctx, cancel := context.WithTimeout(client, s.options.RequestTimeout)
+		ctx, cancel := context.WithTimeout(client, x.limits.RequestTimeout)
 		defer cancel()
 		return settle(client, ctx, read, r.handle(ctx, x))
 	}

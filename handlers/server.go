@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -39,18 +40,27 @@ type Collection struct {
 	KeyMember string
 }
 
-// Options are the settings of a Server. Zero limits and timeouts are not defaulted: they refuse everything.
-type Options struct {
-	// Collections lists what is served; another name answers 404.
-	Collections []Collection
+// Limits bound what one request may take. Zeroes are not defaulted: they refuse everything.
+type Limits struct {
 	// RequestTimeout bounds one request, or one item of a bulk request.
 	RequestTimeout time.Duration
 	// MaxBodyBytes bounds the body of one record, MaxBulkBytes a whole JSON array. An NDJSON stream has no end to bound.
 	MaxBodyBytes, MaxBulkBytes int64
+}
+
+// Options are the settings of a Server.
+type Options struct {
+	// Limits are those to start with, see Server.SetLimits.
+	Limits
+	// Collections lists what is served; another name answers 404.
+	Collections []Collection
 	// NewKey makes the key of a record that is posted without one.
 	NewKey func() (string, error)
 	// Metrics answers /metrics on the operators' listener; nil for none.
 	Metrics http.Handler
+	// Reload puts the config file in force for POST /admin/reload on the operators' listener; nil answers 404. It ends
+	// with its context, at the latest within a bound of its own.
+	Reload func(ctx context.Context) (Reloaded, error)
 	// Logger gets one line per request; nil discards them.
 	Logger *slog.Logger
 }
@@ -69,6 +79,8 @@ type Server struct {
 	options     Options
 	collections map[string]*collection
 	logger      *slog.Logger
+	// limits are read once per request, by observe, so that one request never sees two of them.
+	limits atomic.Pointer[Limits]
 	// streamIdle bounds one wait for the client of a bulk request, in either direction.
 	streamIdle time.Duration
 	public     *echo.Echo
@@ -88,6 +100,7 @@ func New(records Records, options Options) *Server {
 		logger:      options.Logger,
 		streamIdle:  streamIdleTimeout,
 	}
+	s.SetLimits(options.Limits)
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
@@ -98,6 +111,10 @@ func New(records Records, options Options) *Server {
 	s.admin = s.listener(s.adminRoutes())
 	return s
 }
+
+// SetLimits bounds the requests that begin from now on; those under way keep the limits that they began with. Safe for
+// concurrent use.
+func (s *Server) SetLimits(limits Limits) { s.limits.Store(&limits) }
 
 // Public is the handler of the listener that clients use.
 func (s *Server) Public() http.Handler { return s.public }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -93,6 +94,12 @@ type IDsConfig struct {
 	// Issuers has exactly one element as yet.
 	Issuers []IssuerConfig `mapstructure:"issuers"`
 	Step    StepConfig     `mapstructure:"step"`
+	// Order is how ranges are filled: "strict" is one after the other, "spread" is OpenRanges of them in turn.
+	Order string `mapstructure:"order"`
+	// OpenRanges is how many ranges, on different nodes, take new records in the order "spread".
+	OpenRanges int `mapstructure:"open_ranges"`
+	// HighLevelPercent is how full a range is when "spread" passes it over while others are below.
+	HighLevelPercent int `mapstructure:"high_level_percent"`
 }
 
 // IssuerConfig is one database that leases segments.
@@ -126,6 +133,8 @@ type NodeConfig struct {
 	Connections int `mapstructure:"connections"`
 	// Ranges are the numbers of the ranges that the node owns, as rangeshard.ParseRanges reads them.
 	Ranges string `mapstructure:"ranges"`
+	// Drain keeps new records off the node.
+	Drain bool `mapstructure:"drain"`
 }
 
 // defaultConfig is what counts where neither file nor environment says otherwise: the embedded gateway, the same as
@@ -147,6 +156,7 @@ func defaultConfig() Config {
 		IDs: IDsConfig{
 			Issuers: []IssuerConfig{{DSN: "sqlite://data/ids.db"}},
 			Step:    StepConfig{Min: 100, Max: 10_000},
+			Order:   orderStrict, OpenRanges: 2, HighLevelPercent: 90,
 		},
 		Ranges: RangesConfig{Size: 10_000_000},
 		Nodes: []NodeConfig{
@@ -155,6 +165,12 @@ func defaultConfig() Config {
 		},
 	}
 }
+
+// Values of ids.order.
+const (
+	orderStrict = "strict"
+	orderSpread = "spread"
+)
 
 const (
 	defaultKeyMember       = "key"
@@ -172,24 +188,51 @@ var elementDefaults = map[reflect.Type]any{
 // environ (as from os.Environ) over it, and checks the whole. Its error lists every fault, one per line, and holds no
 // secret.
 func LoadConfig(path string, environ []string) (*Config, error) {
-	if path == "" {
-		path = defaultConfigFile
-	}
-	data, err := os.ReadFile(path)
+	source := newConfigSource(path, environ)
+	return source.parse(source.read())
+}
+
+// configSource is where a config is read from, as often as asked.
+type configSource struct {
+	path string
+	env  environment
+}
+
+// newConfigSource takes what LoadConfig takes.
+func newConfigSource(path string, environ []string) configSource {
+	return configSource{cmp.Or(path, defaultConfigFile), parseEnviron(environ)}
+}
+
+// content is the text of a config file at one moment, or why there was none.
+type content struct {
+	text []byte
+	err  error
+}
+
+// read takes the config file as it is now, which may be half of what is being written.
+func (s configSource) read() content {
+	text, err := os.ReadFile(s.path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: cannot read the config file: %w", path, causeOf(err))
+		return content{err: fmt.Errorf("%s: cannot read the config file: %w", s.path, causeOf(err))}
 	}
-	f := newFaults(path)
-	root := parseYAML(data, f)
+	return content{text: text}
+}
+
+// parse makes a config of a content; the files that it names for secrets are read now. For its error see LoadConfig.
+func (s configSource) parse(c content) (*Config, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	f := newFaults(s.path)
+	root := parseYAML(c.text, f)
 	if root == nil {
 		return nil, f.err()
 	}
-	env := parseEnviron(environ)
-	cfg, err := mergeSettings(walkYAML(root, f), env, f)
+	cfg, err := mergeSettings(walkYAML(root, f), s.env, f)
 	if err != nil {
 		return nil, err
 	}
-	resolveSecrets(cfg, path, env, f)
+	resolveSecrets(cfg, s.path, s.env, f)
 	validateConfig(cfg, f)
 	if err := f.err(); err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ func TestConfigStrictDocument(t *testing.T) {
 		{name: "not YAML", text: "log: {level: info", want: []string{"config.yaml:1: is not YAML: did not find expected ',' or '}'"}},
 		{name: "cut off after a key", text: "log: {level: info}\nnodes:\n", want: []string{"config.yaml:2: nodes: has no value; give it one or remove the key"}},
 		{name: "cut off within a list", text: "nodes:\n  -", want: []string{
-			"config.yaml:2: nodes[0]: must be a section with the keys name, dsn, dsn_file, connections, ranges"}},
+			"config.yaml:2: nodes[0]: must be a section with the keys name, dsn, dsn_file, connections, ranges, drain"}},
 		{name: "unknown anchor", text: "log: {level: *x}", want: []string{"config.yaml: is not YAML: unknown anchor referenced"}},
 		{name: "document end and start are fine", text: "---\nlog: {level: info}\n...\n"},
 	})
@@ -47,7 +47,7 @@ func TestConfigStrictKeys(t *testing.T) {
 		{name: "anchors", text: "server: {listen: &l 127.0.0.1:0}\nadmin: {listen: *l}"},
 		{name: "anchored section", text: "server: &s {listen: 127.0.0.1:0}\nadmin: *s"},
 		{name: "anchor of itself", text: "nodes: &n [*n]", want: []string{
-			"config.yaml:1: nodes[0]: must be a section with the keys name, dsn, dsn_file, connections, ranges"}},
+			"config.yaml:1: nodes[0]: must be a section with the keys name, dsn, dsn_file, connections, ranges, drain"}},
 		{name: "all at once, in order", text: "nods: []\nlog: {level: loud}\nranges: {size: 5}", env: []string{"GATEWAY__X=1"}, want: []string{
 			"config.yaml:1: nods: unknown key; did you mean nodes?",
 			`config.yaml:2: log.level: must be debug, info, warn, error (got "loud")`,

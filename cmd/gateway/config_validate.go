@@ -25,6 +25,7 @@ const (
 	// maxCacheBytes keeps a slip of the unit from taking all memory.
 	maxCacheBytes              = 64 * 1024 * mebibyte
 	maxConnections             = 10_000
+	maxOpenRanges              = 1000
 	maxStep                    = 1_000_000
 	minRangeSize, maxRangeSize = 10, 1_000_000_000_000
 )
@@ -138,6 +139,9 @@ func checkCollections(collections []CollectionConfig, f *faults) {
 }
 
 func checkIDs(ids IDsConfig, f *faults) {
+	f.check(ids.Order == orderStrict || ids.Order == orderSpread, "ids.order", "must be strict, spread", ids.Order)
+	between(f, "ids.open_ranges", ids.OpenRanges, 1, maxOpenRanges)
+	between(f, "ids.high_level_percent", ids.HighLevelPercent, 1, 100)
 	const issuers = "ids.issuers"
 	f.check(len(ids.Issuers) > 0, issuers, "must list an issuer", "an empty list")
 	f.check(len(ids.Issuers) <= 1, issuers, "several issuers are not supported yet: list exactly one", len(ids.Issuers))

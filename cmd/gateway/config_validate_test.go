@@ -86,6 +86,11 @@ func TestConfigNumberRules(t *testing.T) {
 			"config.yaml:3: ids.step.min: must be 1 to 1000000 (got 0)",
 			"config.yaml:4: ids.step.max: must be 1 to 1000000 (got -1)",
 			"config.yaml:4: ids.step.max: must be at least ids.step.min, 0 (got -1)"}},
+		{name: "order", text: "ids:\n  order: random\n  open_ranges: 0\n  high_level_percent: 101", want: []string{
+			`config.yaml:2: ids.order: must be strict, spread (got "random")`,
+			"config.yaml:3: ids.open_ranges: must be 1 to 1000 (got 0)",
+			"config.yaml:4: ids.high_level_percent: must be 1 to 100 (got 101)"}},
+		{name: "spread", text: "ids: {order: spread, open_ranges: 3, high_level_percent: 80}"},
 		{name: "steps crossed", text: "ids: {step: {min: 10, max: 9}}", want: []string{"config.yaml:1: ids.step.max: must be at least ids.step.min, 10 (got 9)"}},
 		{name: "step too large", text: "ids: {step: {max: 1000001}}", want: []string{"config.yaml:1: ids.step.max: must be 1 to 1000000 (got 1000001)"}},
 		{name: "connections", text: "index: {connections: 0}\nnodes:\n - {name: a, dsn: sqlite://a, connections: 10001, ranges: '1'}", want: []string{

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -32,33 +34,42 @@ func serveCommand() *cobra.Command {
 	command := &cobra.Command{Use: "serve", Short: "Serve records", Args: cobra.NoArgs}
 	config := configFlag(command)
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		cfg, err := LoadConfig(*config, os.Environ())
+		r, err := newReloader(newConfigSource(*config, os.Environ()))
 		if err != nil {
 			return err
 		}
-		return serve(command.Context(), cfg, newLogger(command.ErrOrStderr(), cfg))
+		return serve(command.Context(), r, newLogger(command.ErrOrStderr(), &r.level))
 	}
 	return command
 }
 
-func newLogger(out io.Writer, cfg *Config) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(cfg.Log.Level)) // the config was validated
+// newLogger writes JSON lines of at least the level, which may change meanwhile.
+func newLogger(out io.Writer, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level}))
 }
 
-// serve runs a gateway until ctx ends, then stops taking requests, lets those under way finish within the grace period
-// and hands unused IDs back.
-func serve(ctx context.Context, cfg *Config, logger *slog.Logger) error {
+// serve runs a gateway on the config that the reloader has loaded until ctx ends, then stops taking requests, lets those
+// under way finish within the grace period and hands unused IDs back.
+func serve(ctx context.Context, r *reloader, logger *slog.Logger) error {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP) // before anything else: by default it kills
+	defer signal.Stop(hangups)
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	cfg := r.running
 	p, err := openParts(startCtx, cfg, logger)
 	if err != nil {
 		return err
 	}
 	logger = logger.With("instance", p.identity.Instance())
-	server := handlers.New(p.store, handlerOptions(cfg, p, logger))
+	options := handlerOptions(cfg, p, logger)
+	options.Reload = func(ctx context.Context) (handlers.Reloaded, error) { return r.reload(ctx, triggerAdmin) }
+	server := handlers.New(p.store, options)
+	r.attach(p, server, logger)
+	stopWatching := newWatcher(r, hangups).start(ctx)
 	err = listen(ctx, cfg, server, logger)
+	stopWatching()
+	r.close()
 	closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if closeErr := p.close(closeCtx); closeErr != nil {
@@ -68,19 +79,27 @@ func serve(ctx context.Context, cfg *Config, logger *slog.Logger) error {
 	return err
 }
 
+// handlerOptions are the options of the HTTP face by config, without a Reload.
 func handlerOptions(cfg *Config, p *parts, logger *slog.Logger) handlers.Options {
 	options := handlers.Options{
-		RequestTimeout: cfg.Server.RequestTimeout,
-		MaxBodyBytes:   int64(cfg.Server.MaxBodyBytes),
-		MaxBulkBytes:   int64(cfg.Server.MaxBulkBytes),
-		NewKey:         p.identity.NewKey,
-		Metrics:        promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
-		Logger:         logger,
+		Limits:  limitsOf(cfg),
+		NewKey:  p.identity.NewKey,
+		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
+		Logger:  logger,
 	}
 	for _, c := range cfg.Collections {
 		options.Collections = append(options.Collections, handlers.Collection{Name: c.Name, KeyMember: c.Key})
 	}
 	return options
+}
+
+// limitsOf are the limits of requests by config.
+func limitsOf(cfg *Config) handlers.Limits {
+	return handlers.Limits{
+		RequestTimeout: cfg.Server.RequestTimeout,
+		MaxBodyBytes:   int64(cfg.Server.MaxBodyBytes),
+		MaxBulkBytes:   int64(cfg.Server.MaxBulkBytes),
+	}
 }
 
 // listen serves both listeners until ctx ends or one of them fails.

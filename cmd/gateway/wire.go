@@ -23,6 +23,8 @@ type parts struct {
 	store    *store.Store
 	identity *store.Identity
 	metrics  *prometheus.Registry
+	// nodes are the open databases of nodes by name; each has its closer.
+	nodes map[string]*sqldb.DB
 	// closers end what was opened, to be called in reverse order.
 	closers []func() error
 }
@@ -30,7 +32,7 @@ type parts struct {
 // openParts opens every database that the config names, makes sure that each node is who config says it is, and builds
 // the store. It fails when anything is out of reach; nothing stays open then.
 func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts, err error) {
-	p = &parts{metrics: prometheus.NewRegistry()}
+	p = &parts{metrics: prometheus.NewRegistry(), nodes: map[string]*sqldb.DB{}}
 	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer func() {
 		if err != nil {
@@ -58,10 +60,12 @@ func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts,
 	if err != nil {
 		return p, err
 	}
+	p.adopt(cfg, nodes)
 	p.store, err = store.New(ctx, store.Config{
 		Fleet: store.Fleet{Map: layout, Nodes: nodes, Issuer: idsegment.NewIssuer(issuer)}, Index: ix,
 		Collections: collectionNames(cfg), Identity: p.identity,
 		CacheBytes: int64(cfg.Cache.MaxBytes),
+		Placement:  placementOf(cfg),
 		Sequences:  idsegment.Options{MinStep: cfg.IDs.Step.Min, MaxStep: cfg.IDs.Step.Max, Logger: logger},
 		Now:        time.Now, Logger: logger, Metrics: p.metrics,
 	})
@@ -80,9 +84,16 @@ func layoutOf(cfg *Config) (*rangeshard.Map, error) {
 		if err != nil {
 			return nil, err
 		}
-		nodes = append(nodes, rangeshard.Node{Name: n.Name, Ranges: ranges})
+		nodes = append(nodes, rangeshard.Node{Name: n.Name, Ranges: ranges, Drain: n.Drain})
 	}
 	return rangeshard.NewMap(cfg.Ranges.Size, nodes)
+}
+
+func placementOf(cfg *Config) store.Placement {
+	if cfg.IDs.Order == orderStrict {
+		return store.Placement{}
+	}
+	return store.Placement{Spread: cfg.IDs.OpenRanges, HighLevel: float64(cfg.IDs.HighLevelPercent) / 100}
 }
 
 func indexOptions(cfg *Config) index.Options {
@@ -96,11 +107,15 @@ func collectionNames(cfg *Config) (names []string) {
 	return names
 }
 
-// openNodes connects to all nodes at once and says of each why it failed.
+// openNodes returns the databases of all nodes, in their order. Those that are not open yet are connected to all at once;
+// when that fails, the error says of each why, and none of them stays open. Otherwise they are to be adopted or discarded.
 func (p *parts) openNodes(ctx context.Context, cfg *Config) ([]*sqldb.DB, error) {
 	nodes, errs := make([]*sqldb.DB, len(cfg.Nodes)), make([]error, len(cfg.Nodes))
 	var wg sync.WaitGroup
 	for i, n := range cfg.Nodes {
+		if nodes[i] = p.nodes[n.Name]; nodes[i] != nil {
+			continue
+		}
 		wg.Go(func() {
 			var err error
 			if nodes[i], err = sqldb.Open(ctx, n.DSN.Reveal(), sqldb.Options{MaxConnections: n.Connections}); err != nil {
@@ -109,12 +124,49 @@ func (p *parts) openNodes(ctx context.Context, cfg *Config) ([]*sqldb.DB, error)
 		})
 	}
 	wg.Wait()
-	for _, db := range nodes {
-		if db != nil {
-			p.closers = append(p.closers, db.Close)
+	err := errors.Join(errs...)
+	if err != nil {
+		p.discard(cfg, nodes)
+	}
+	return nodes, err
+}
+
+// adopt keeps the databases that openNodes has connected to until everything is closed.
+func (p *parts) adopt(cfg *Config, nodes []*sqldb.DB) {
+	for i, n := range cfg.Nodes {
+		if p.nodes[n.Name] == nil {
+			p.nodes[n.Name] = nodes[i]
+			p.closers = append(p.closers, nodes[i].Close)
 		}
 	}
-	return nodes, errors.Join(errs...)
+}
+
+// discard closes the databases that openNodes has connected to; nil ones are left out.
+func (p *parts) discard(cfg *Config, nodes []*sqldb.DB) {
+	for i, n := range cfg.Nodes {
+		if p.nodes[n.Name] == nil && nodes[i] != nil {
+			_ = nodes[i].Close() // nothing was written that this could lose
+		}
+	}
+}
+
+// grow connects to the nodes that a config appends to the running ones and puts its map in force (I7). After an error
+// nothing has changed. One call at a time, and none beside close.
+func (p *parts) grow(ctx context.Context, cfg *Config) error {
+	layout, err := layoutOf(cfg)
+	if err != nil {
+		return err
+	}
+	nodes, err := p.openNodes(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if err := p.store.Extend(ctx, store.Fleet{Map: layout, Nodes: nodes}); err != nil {
+		p.discard(cfg, nodes)
+		return err
+	}
+	p.adopt(cfg, nodes)
+	return nil
 }
 
 // close hands unused IDs back and ends everything in reverse order.

@@ -299,3 +299,38 @@ func TestExecAll(t *testing.T) {
 		})
 	}
 }
+
+// TestSetMaxConnections: the pool to a MySQL server can be made smaller and larger while it is in use.
+func TestSetMaxConnections(t *testing.T) {
+	for _, engine := range servers.SQLEngines(t) {
+		t.Run(engine.Name, func(t *testing.T) {
+			db := open(t, engine.Fresh(t))
+			db.SetMaxConnections(1)
+			held, release, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			go func() {
+				ended <- db.Tx(t.Context(), func(context.Context, *sql.Tx) error {
+					close(held)
+					<-release
+					return nil
+				})
+			}()
+			<-held
+			ask := func(ctx context.Context) error {
+				return db.Query(ctx, func(*sql.Rows) error { return nil }, "SELECT 1")
+			}
+			short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if err := ask(short); (err != nil) != (db.Engine() == sqldb.MySQL) {
+				t.Errorf("a second connection of one: %v", err)
+			}
+			db.SetMaxConnections(2)
+			if err := ask(t.Context()); err != nil {
+				t.Errorf("a second connection of two: %v", err)
+			}
+			close(release)
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -28,6 +28,7 @@ var allowed = map[string][]string{
 var owners = map[string][]string{
 	"github.com/spf13/viper":         {"cmd/gateway"},
 	"github.com/spf13/cobra":         {"cmd/gateway"},
+	"github.com/fsnotify/fsnotify":   {"cmd/gateway"},
 	"github.com/labstack/echo/v4":    {"handlers"},
 	"go.mongodb.org/mongo-driver/v2": {"index"},
 	"github.com/go-sql-driver/mysql": {"store/sqldb"},
