@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"keyrange/rangeshard"
 )
@@ -172,7 +174,10 @@ func TestStoreDocumentTooLarge(t *testing.T) {
 		}
 		limit := int(s.MaxDocumentBytes())
 		largest := []byte(`{"v":"` + strings.Repeat(`\"`, (limit-8)/2) + `"}`)
-		if _, err := s.Create(t.Context(), testCollection, "large", largest); err != nil {
+		// Tens of megabytes take their time on a busy machine.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := s.Create(ctx, testCollection, "large", largest); err != nil {
 			t.Errorf("%d bytes: %v", len(largest), err)
 		}
 		wantDocument(t, s, "large", largest)
