@@ -91,15 +91,14 @@ func (p *placement) next(ctx context.Context) (int64, error) {
 // without those above the high level while others are below.
 func (p *placement) pick(ctx context.Context) (*openRange, error) {
 	low, high := p.usable()
-	if len(low) < p.Spread && time.Now().UnixNano() > p.nextFill.Load() || len(low)+len(high) == 0 {
-		if len(low)+len(high) == 0 {
-			if err := p.fill(ctx); err != nil {
-				return nil, err
-			}
-			low, high = p.usable()
-		} else {
-			p.fillApart() // nobody waits for more ranges while there is one
+	switch {
+	case len(low)+len(high) == 0:
+		if err := p.fill(ctx); err != nil {
+			return nil, err
 		}
+		low, high = p.usable()
+	case len(low) < p.Spread && time.Now().UnixNano() > p.nextFill.Load():
+		p.fillApart() // nobody waits for more ranges while there is one
 	}
 	if len(low) == 0 {
 		low = high

@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"keyrange/rangeshard"
 )
 
 func doc(text string) []byte { return []byte(fmt.Sprintf(`{"v":%q}`, text)) }
@@ -496,7 +494,8 @@ func TestTableName(t *testing.T) {
 	if name := tableName("orders", 1); name != "orders_r00001" {
 		t.Error(name)
 	}
-	if r, _ := rangeshard.ParseRanges("9999999"); tableName(strings.Repeat("c", 32), 9999999) == "" || r.String() == "" {
-		t.Error("the largest range number must make a table name")
+	const mysqlNameLimit = 64 // characters
+	if name := tableName(strings.Repeat("c", 32), 9_999_999); len(name) > mysqlNameLimit {
+		t.Errorf("%s has %d characters", name, len(name))
 	}
 }
