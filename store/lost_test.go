@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -173,4 +175,46 @@ func TestStoreStalled(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestStoreBatchReplyLost loses the reply to statements that many requests share: each of them still learns what became of
+// its own record (I3, I6).
+func TestStoreBatchReplyLost(t *testing.T) {
+	networked(t, func(t *testing.T, d deployment) {
+		through, toIndex, toNode := d.proxied(t)
+		s := through.open(t)
+		mustCreate(t, s, "bystander", "untouched")
+		for round, arm := range []func([]byte) <-chan struct{}{toNode.SwallowReply, toNode.CutBefore, toIndex.SwallowReply, toIndex.CutBefore} {
+			match := "),(" // in the text of an INSERT of several rows
+			if round >= 2 {
+				match = "\x02insert\x00"
+			}
+			happened := arm([]byte(match))
+			errs := make([]error, 64)
+			var wg sync.WaitGroup
+			for i := range errs {
+				wg.Go(func() {
+					_, errs[i] = s.Create(t.Context(), testCollection, fmt.Sprintf("k%d-%d", round, i), doc("crashed"))
+				})
+			}
+			wg.Wait()
+			select {
+			case <-happened:
+			default:
+				t.Errorf("round %d: the fault did not happen", round)
+			}
+			for i, err := range errs {
+				_, getErr := s.Get(t.Context(), testCollection, fmt.Sprintf("k%d-%d", round, i))
+				switch {
+				case err == nil && getErr != nil:
+					t.Errorf("round %d: acknowledged, but get says %v", round, getErr)
+				case errors.Is(err, ErrUnavailable) && !errors.Is(getErr, ErrNotFound):
+					t.Errorf("round %d: refused, but get says %v", round, getErr)
+				case err != nil && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknown):
+					t.Errorf("round %d: %v", round, err)
+				}
+			}
+			through.checkInvariants(t, s)
+		}
+	})
 }
