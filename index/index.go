@@ -31,6 +31,7 @@ var (
 // caller has validated the names of collections, and bounds each batch to 1,000 entries or keys.
 type Index interface {
 	// Prepare makes the place for a collection's entries when it is missing. It may be called by several gateways at once.
+	// A server that must not be used (a standalone one) is an error without an outcome.
 	Prepare(ctx context.Context, collection string) error
 
 	// Insert adds entries, each of which must not exist yet, and returns one result per entry: nil when it was inserted.
@@ -52,7 +53,7 @@ type Index interface {
 	// Ping checks that the index answers.
 	Ping(ctx context.Context) error
 
-	// Describe names the engine, its version and its location without credentials, for people.
+	// Describe names the location without credentials, and once it has been asked the engine and its version, for people.
 	Describe() string
 
 	// Close ends all connections. It may be called twice.
@@ -68,16 +69,29 @@ type Options struct {
 	Connections int
 }
 
-// Open opens the index that uri names: mongodb:// and mongodb+srv:// are a server, sqlite:// is a file that belongs to
-// one gateway process and is created when missing. A server that does not answer is ErrUnavailable. Errors never
-// contain the URI, which may hold a password.
-func Open(ctx context.Context, uri string, opts Options) (Index, error) {
+// New prepares the index that uri names and does not talk to it yet: mongodb:// and mongodb+srv:// are a server, sqlite://
+// is a file that belongs to one gateway process and is created when missing. Until Ping or Prepare has succeeded once,
+// nothing else may be asked of it. Errors never contain the URI, which may hold a password.
+func New(uri string, opts Options) (Index, error) {
 	scheme, _, _ := strings.Cut(uri, "://")
 	switch strings.ToLower(scheme) {
 	case "mongodb", "mongodb+srv":
-		return openMongo(ctx, uri, opts)
+		return newMongo(uri, opts)
 	case "sqlite":
-		return openSQLite(ctx, uri)
+		return newSQLite(uri)
 	}
 	return nil, errors.New("index: not a URL of an index: want mongodb://host:port/database or sqlite://path/to/file.db")
+}
+
+// Open is New and Ping.
+func Open(ctx context.Context, uri string, opts Options) (Index, error) {
+	ix, err := New(uri, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := ix.Ping(ctx); err != nil {
+		_ = ix.Close() // the first error counts
+		return nil, err
+	}
+	return ix, nil
 }

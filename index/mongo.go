@@ -32,9 +32,13 @@ const (
 
 // mongoIndex keeps the entries of each collection in the collection of that name of one database.
 type mongoIndex struct {
-	client  *mongo.Client
-	db      *mongo.Database
-	about   string
+	client   *mongo.Client
+	db       *mongo.Database
+	location string
+	// allowStandalone is as in Options.
+	allowStandalone bool
+	// about is the answer of a server that may be used; nil until then.
+	about   atomic.Pointer[string]
 	closing sync.Once
 	closed  error
 }
@@ -45,8 +49,8 @@ type document struct {
 	ID  int64  `bson:"id"`
 }
 
-// openMongo connects and asks the server what it is; a malformed URI has no outcome, because no server was asked.
-func openMongo(ctx context.Context, uri string, opts Options) (Index, error) {
+// newMongo makes the client, which connects when it is used.
+func newMongo(uri string, opts Options) (Index, error) {
 	clientOpts, err := mongoOptions(uri, opts)
 	if err != nil {
 		return nil, err
@@ -55,12 +59,9 @@ func openMongo(ctx context.Context, uri string, opts Options) (Index, error) {
 	if err != nil {
 		return nil, errMongoURI
 	}
-	m := &mongoIndex{client: client, db: client.Database(mongoDatabase(uri))}
-	if err := m.greet(ctx, strings.Join(clientOpts.Hosts, ","), opts.AllowStandalone); err != nil {
-		_ = m.Close() // the first error counts
-		return nil, err
-	}
-	return m, nil
+	db := client.Database(mongoDatabase(uri))
+	location := "mongodb://" + strings.Join(clientOpts.Hosts, ",") + "/" + db.Name()
+	return &mongoIndex{client: client, db: db, location: location, allowStandalone: opts.AllowStandalone}, nil
 }
 
 // errMongoURI stands for everything that the driver says about a URI, because it likes to quote it.
@@ -107,9 +108,12 @@ func mongoDatabase(uri string) string {
 	return mongoDefaultDatabase
 }
 
-// greet asks the server what it is, and refuses one that keeps entries on a single machine unless that is allowed.
-func (m *mongoIndex) greet(ctx context.Context, hosts string, allowStandalone bool) error {
-	location := "mongodb://" + hosts + "/" + m.db.Name()
+// greet asks the server what it is, until it has answered once, and refuses one that keeps entries on a single machine
+// unless that is allowed.
+func (m *mongoIndex) greet(ctx context.Context) error {
+	if m.about.Load() != nil {
+		return nil
+	}
 	var hello struct {
 		SetName string `bson:"setName"`
 		Message string `bson:"msg"`
@@ -121,10 +125,10 @@ func (m *mongoIndex) greet(ctx context.Context, hosts string, allowStandalone bo
 		} `bson:"ferretdb"`
 	}
 	if err := m.ask(ctx, "hello", &hello); err != nil {
-		return translate(ctx, "open the index "+location, err, 0)
+		return translate(ctx, "open the index "+m.location, err, 0)
 	}
 	if err := m.ask(ctx, "buildInfo", &build); err != nil {
-		return translate(ctx, "open the index "+location, err, 0)
+		return translate(ctx, "open the index "+m.location, err, 0)
 	}
 	shape := "standalone"
 	switch {
@@ -132,15 +136,16 @@ func (m *mongoIndex) greet(ctx context.Context, hosts string, allowStandalone bo
 		shape = "replica set " + hello.SetName
 	case hello.Message == "isdbgrid":
 		shape = "sharded cluster"
-	case !allowStandalone:
+	case !m.allowStandalone:
 		return fmt.Errorf("index: %s is a standalone server, which can lose entries that it has acknowledged: "+
-			"use a replica set, or accept that with index.allow_standalone", location)
+			"use a replica set, or accept that with index.allow_standalone", m.location)
 	}
 	engine := "MongoDB " + build.Version
 	if v := build.FerretDB.Version; v != "" {
 		engine = fmt.Sprintf("FerretDB %s (speaks %s)", strings.TrimPrefix(v, "v"), engine)
 	}
-	m.about = fmt.Sprintf("%s, %s, at %s", engine, shape, location)
+	about := fmt.Sprintf("%s, %s, at %s", engine, shape, m.location)
+	m.about.Store(&about)
 	return nil
 }
 
@@ -173,6 +178,9 @@ func write(ctx context.Context, run func(ctx context.Context) error) (sends int,
 // Prepare implements Index. Servers would make the collection with the first insert; several at once are not sound
 // everywhere.
 func (m *mongoIndex) Prepare(ctx context.Context, collection string) error {
+	if err := m.greet(ctx); err != nil {
+		return err
+	}
 	sends, err := write(ctx, func(ctx context.Context) error { return m.db.CreateCollection(ctx, collection) })
 	var answer mongo.CommandError
 	if errors.As(err, &answer) && answer.Code == mongoNamespaceExists {
@@ -314,11 +322,19 @@ func (m *mongoIndex) Remove(ctx context.Context, collection string, entries []En
 
 // Ping implements Index.
 func (m *mongoIndex) Ping(ctx context.Context) error {
+	if m.about.Load() == nil {
+		return m.greet(ctx)
+	}
 	return translate(ctx, "ping the index", m.client.Ping(ctx, readpref.Primary()), 0)
 }
 
 // Describe implements Index.
-func (m *mongoIndex) Describe() string { return m.about }
+func (m *mongoIndex) Describe() string {
+	if about := m.about.Load(); about != nil {
+		return *about
+	}
+	return m.location
+}
 
 // Close implements Index. Requests on their way have a few seconds to end.
 func (m *mongoIndex) Close() error {

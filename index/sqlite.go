@@ -14,14 +14,11 @@ type sqliteIndex struct {
 	db *sqldb.DB
 }
 
-// openSQLite reports a malformed URL without an outcome, because no server was asked.
-func openSQLite(ctx context.Context, uri string) (Index, error) {
-	if _, err := sqldb.ParseURL(uri); err != nil {
-		return nil, fmt.Errorf("index: %w", err)
-	}
-	db, err := sqldb.Open(ctx, uri, sqldb.Options{})
+// newSQLite reports a malformed URL without an outcome, because no server was asked.
+func newSQLite(uri string) (Index, error) {
+	db, err := sqldb.New(uri, sqldb.Options{})
 	if err != nil {
-		return nil, translate(ctx, "index", err, 0)
+		return nil, fmt.Errorf("index: %w", err)
 	}
 	return &sqliteIndex{db: db}, nil
 }
@@ -32,6 +29,9 @@ func entriesTable(collection string) string { return `"entries_` + collection + 
 
 // Prepare implements Index. Keys are BLOBs, which compare byte by byte.
 func (s *sqliteIndex) Prepare(ctx context.Context, collection string) error {
+	if err := s.Ping(ctx); err != nil {
+		return err
+	}
 	_, err := s.db.Exec(ctx, "CREATE TABLE IF NOT EXISTS "+entriesTable(collection)+
 		" (key BLOB PRIMARY KEY, id INTEGER NOT NULL) WITHOUT ROWID")
 	return translate(ctx, "prepare the index", err, 0)

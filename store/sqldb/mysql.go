@@ -108,25 +108,28 @@ func mysqlConfig(loc Location, opts Options) *mysql.Config {
 	return cfg
 }
 
-func openMySQL(ctx context.Context, loc Location, opts Options) (*DB, error) {
-	connector, err := mysql.NewConnector(mysqlConfig(loc, opts))
+// prepareMySQL makes the pool, which connects when it is used.
+func (db *DB) prepareMySQL(opts Options) error {
+	connector, err := mysql.NewConnector(mysqlConfig(db.location, opts))
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w: bad connection settings", loc, ErrRejected)
+		return fmt.Errorf("open %s: %w: bad connection settings", db.location, ErrRejected)
 	}
-	pool := sql.OpenDB(connector)
-	db := &DB{engine: MySQL, location: loc.String(), write: pool, read: pool}
+	db.write = sql.OpenDB(connector)
+	db.read = db.write
+	db.SetMaxConnections(opts.MaxConnections)
+	return nil
+}
+
+func (db *DB) connectMySQL(ctx context.Context) (server Server, err error) {
 	var waitTimeout int64 // seconds
 	err = db.Query(ctx, func(rows *sql.Rows) error {
-		return rows.Scan(&db.server.Version, &db.server.MaxPacketBytes, &waitTimeout)
+		return rows.Scan(&server.Version, &server.MaxPacketBytes, &waitTimeout)
 	}, "SELECT VERSION(), @@global.max_allowed_packet, @@global.wait_timeout")
 	if err != nil {
-		_ = pool.Close()
-		return nil, fmt.Errorf("open %s: %w", loc, err)
+		return Server{}, err
 	}
-	lifetime := min(mysqlMaxLifetime, time.Duration(waitTimeout)*time.Second/2)
-	pool.SetConnMaxLifetime(lifetime)
-	db.SetMaxConnections(opts.MaxConnections)
-	return db, nil
+	db.write.SetConnMaxLifetime(min(mysqlMaxLifetime, time.Duration(waitTimeout)*time.Second/2))
+	return server, nil
 }
 
 // execMySQL runs statements on a connection and returns the effect of each.

@@ -7,8 +7,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -42,17 +45,19 @@ type Options struct {
 	ConnectTimeout time.Duration
 }
 
-// DB is an open database. It is safe for concurrent use.
+// DB is a database. It is safe for concurrent use once Connect has succeeded; before, only Connect, Ping and what tells
+// of it may be called.
 type DB struct {
-	engine     Engine
-	location   string
-	write      *sql.DB
-	read       *sql.DB // the same pool as write, except for SQLite: query-only connections beside its one writer
-	server     Server
+	location Location
+	write    *sql.DB
+	read     *sql.DB // the same pool as write, except for SQLite: query-only connections beside its one writer
+	server   atomic.Pointer[Server]
+	// connecting lets one caller at a time connect, and guards unlockFile.
+	connecting sync.Mutex
 	unlockFile func()
 }
 
-// Server is what a database said of itself when it was opened.
+// Server is what a database said of itself when it was connected to.
 type Server struct {
 	// Version as the server words it, for instance "9.7.4" or "10.11.19-MariaDB".
 	Version string
@@ -60,9 +65,8 @@ type Server struct {
 	MaxPacketBytes int64
 }
 
-// Open connects to the database that rawURL names and reads the facts in Server. It creates SQLite files and their
-// folder, never a MySQL database. Errors never contain credentials.
-func Open(ctx context.Context, rawURL string, opts Options) (*DB, error) {
+// New prepares the database that rawURL names and does not talk to it yet. Errors never contain credentials.
+func New(rawURL string, opts Options) (*DB, error) {
 	if opts.MaxConnections <= 0 {
 		opts.MaxConnections = 32
 	}
@@ -73,12 +77,44 @@ func Open(ctx context.Context, rawURL string, opts Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch loc.Engine {
-	case MySQL:
-		return openMySQL(ctx, loc, opts)
-	default:
-		return openSQLite(ctx, loc)
+	db := &DB{location: loc}
+	if loc.Engine == MySQL {
+		err = db.prepareMySQL(opts)
 	}
+	return db, err
+}
+
+// Connect makes sure that the database answers and reads the facts in Server. It creates SQLite files and their folder,
+// never a MySQL database. Once it has succeeded it does nothing.
+func (db *DB) Connect(ctx context.Context) error {
+	db.connecting.Lock()
+	defer db.connecting.Unlock()
+	if db.server.Load() != nil {
+		return nil
+	}
+	connect := db.connectSQLite
+	if db.Engine() == MySQL {
+		connect = db.connectMySQL
+	}
+	server, err := connect(ctx)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", db.location, err)
+	}
+	db.server.Store(&server)
+	return nil
+}
+
+// Open is New and Connect.
+func Open(ctx context.Context, rawURL string, opts Options) (*DB, error) {
+	db, err := New(rawURL, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Connect(ctx); err != nil {
+		_ = db.Close() // the first error counts
+		return nil, err
+	}
+	return db, nil
 }
 
 // Location is a parsed database URL.
@@ -117,16 +153,24 @@ func (l Location) String() string {
 }
 
 // Engine says which SQL dialect the database speaks.
-func (db *DB) Engine() Engine { return db.engine }
+func (db *DB) Engine() Engine { return db.location.Engine }
 
 // Location names the database without credentials.
-func (db *DB) Location() string { return db.location }
+func (db *DB) Location() string { return db.location.String() }
 
-// Server returns what the database said of itself when it was opened.
-func (db *DB) Server() Server { return db.server }
+// Server returns what the database said of itself; zero before Connect.
+func (db *DB) Server() Server {
+	if server := db.server.Load(); server != nil {
+		return *server
+	}
+	return Server{}
+}
 
-// Ping checks that the database answers, within the deadline of ctx.
+// Ping checks that the database answers, within the deadline of ctx, and connects to it if need be.
 func (db *DB) Ping(ctx context.Context) error {
+	if db.server.Load() == nil {
+		return db.Connect(ctx)
+	}
 	if err := db.read.PingContext(ctx); err != nil {
 		return translate("ping", err, unsent)
 	}
@@ -136,7 +180,7 @@ func (db *DB) Ping(ctx context.Context) error {
 // SetMaxConnections bounds the pool to a MySQL server anew; the connections above the bound end when they come back. It
 // does nothing for SQLite.
 func (db *DB) SetMaxConnections(n int) {
-	if db.engine == MySQL {
+	if db.Engine() == MySQL {
 		db.write.SetMaxOpenConns(n)
 		db.write.SetMaxIdleConns(n)
 	}
@@ -144,12 +188,19 @@ func (db *DB) SetMaxConnections(n int) {
 
 // Close ends all connections. It may be called twice.
 func (db *DB) Close() error {
-	err := errors.Join(db.read.Close(), db.write.Close())
+	db.connecting.Lock()
+	defer db.connecting.Unlock()
+	var errs []error
+	for _, pool := range []*sql.DB{db.read, db.write} {
+		if pool != nil {
+			errs = append(errs, pool.Close())
+		}
+	}
 	if db.unlockFile != nil {
 		db.unlockFile()
 		db.unlockFile = nil
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 const (
@@ -240,7 +291,7 @@ func (db *DB) Query(ctx context.Context, scan func(rows *sql.Rows) error, query 
 // TableExists reports whether the database has a table of that name.
 func (db *DB) TableExists(ctx context.Context, table string) (found bool, err error) {
 	query := "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?"
-	if db.engine == SQLite {
+	if db.Engine() == SQLite {
 		query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
 	}
 	err = db.Query(ctx, func(*sql.Rows) error { found = true; return nil }, query, table)
@@ -250,7 +301,7 @@ func (db *DB) TableExists(ctx context.Context, table string) (found bool, err er
 // sendContext is the context under which a statement runs once it has a connection. SQLite works in this process: it
 // ends by itself within its busy timeout, and letting it end means that its outcome is always known.
 func (db *DB) sendContext(ctx context.Context) context.Context {
-	if db.engine == SQLite {
+	if db.Engine() == SQLite {
 		return context.WithoutCancel(ctx)
 	}
 	return ctx

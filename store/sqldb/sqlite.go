@@ -37,43 +37,46 @@ func cutScheme(rawURL string) (scheme, rest string, ok bool) {
 	return strings.ToLower(scheme), rest, ok
 }
 
-func openSQLite(ctx context.Context, loc Location) (*DB, error) {
-	folder := filepath.Dir(loc.Path)
+// connectSQLite opens the file, after a failure anew.
+func (db *DB) connectSQLite(ctx context.Context) (server Server, err error) {
+	folder := filepath.Dir(db.location.Path)
 	if err := os.MkdirAll(folder, 0o750); err != nil {
-		return nil, fmt.Errorf("open %s: %w: %w", loc, ErrUnavailable, err)
+		return server, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	unlock, err := lockFolder(folder)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w: %w", loc, ErrUnavailable, err)
+		return server, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	defer func() {
+		if err != nil {
+			unlock()
+		}
+	}()
 	// WAL with synchronous=FULL survives a power cut. One writer in immediate mode and query-only readers never meet a
 	// busy error; a deferred transaction that upgrades would.
-	base := "file:" + (&url.URL{Path: loc.Path}).EscapedPath() + "?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)"
+	base := "file:" + (&url.URL{Path: db.location.Path}).EscapedPath() + "?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)"
 	write, err := sql.Open("sqlite", base+"&_txlock=immediate")
 	if err != nil {
-		unlock()
-		return nil, translate("open "+loc.String(), err, unsent)
+		return server, translate("open", err, unsent)
 	}
+	defer func() {
+		if err != nil {
+			_ = write.Close() // the first error counts
+		}
+	}()
 	write.SetMaxOpenConns(1)
+	// The writer goes first: it creates the file in WAL mode, which the readers may not.
+	if err := write.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&server.Version); err != nil {
+		return server, translate("open", err, unsent)
+	}
 	read, err := sql.Open("sqlite", base+"&_pragma=query_only(1)")
 	if err != nil {
-		unlock()
-		return nil, translate("open "+loc.String(), err, unsent)
+		return server, translate("open", err, unsent)
 	}
 	read.SetMaxOpenConns(sqliteReaders)
 	read.SetMaxIdleConns(sqliteReaders)
-	db := &DB{engine: SQLite, location: loc.String(), write: write, read: read, unlockFile: unlock}
-	// The writer goes first: it creates the file in WAL mode, which the readers may not.
-	if err := write.PingContext(ctx); err != nil {
-		_ = db.Close()
-		return nil, translate("open "+loc.String(), err, unsent)
-	}
-	err = db.Query(ctx, func(rows *sql.Rows) error { return rows.Scan(&db.server.Version) }, "SELECT sqlite_version()")
-	if err != nil {
-		_ = db.Close()
-		return nil, fmt.Errorf("open %s: %w", loc, err)
-	}
-	return db, nil
+	db.write, db.read, db.unlockFile = write, read, unlock
+	return server, nil
 }
 
 // folderLocks counts the open databases of this process in each locked folder.
