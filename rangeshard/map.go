@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sort"
 )
 
 // Node is one database that owns ranges, as config names it.
@@ -32,6 +31,10 @@ type Map struct {
 	size  int64
 	nodes []Node
 	runs  []run // ordered, contiguous from range 1
+	// buckets narrow a search down, mostly to one or two runs: buckets[n>>shift] is the first run that ends at or after the
+	// first number of that bucket. There are about as many as runs, and one more.
+	buckets []int32
+	shift   uint
 }
 
 // run is a span of ranges that one node owns.
@@ -72,7 +75,22 @@ func NewMap(size int64, nodes []Node) (*Map, error) {
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
+	m.fillBuckets()
 	return m, nil
+}
+
+func (m *Map) fillBuckets() {
+	last := m.LastRange()
+	for last>>m.shift > int64(len(m.runs)) {
+		m.shift++
+	}
+	i := 0
+	for b := int64(0); b <= last>>m.shift+1; b++ {
+		for i < len(m.runs)-1 && m.runs[i].last < b<<m.shift {
+			i++
+		}
+		m.buckets = append(m.buckets, int32(i))
+	}
 }
 
 // proveContiguous reports each gap and each overlap between neighbouring runs.
@@ -108,9 +126,17 @@ func (m *Map) LastRange() int64 {
 
 // Range returns the range with a number from 1 to LastRange and the position of its node.
 func (m *Map) Range(number int64) (r Range, node int, ok bool) {
-	i := sort.Search(len(m.runs), func(i int) bool { return m.runs[i].last >= number })
-	if number < 1 || i == len(m.runs) {
+	if number < 1 || number > m.LastRange() {
 		return Range{}, 0, false
+	}
+	b := number >> m.shift
+	i, end := m.buckets[b], m.buckets[b+1]
+	for i < end {
+		if middle := (i + end) / 2; m.runs[middle].last < number {
+			i = middle + 1
+		} else {
+			end = middle
+		}
 	}
 	lo := (number-1)*m.size + 1
 	return Range{Number: number, Lo: lo, Hi: lo + m.size}, m.runs[i].node, true
