@@ -44,6 +44,7 @@ type fakeRecords struct {
 	lastID  int64
 	max     int64
 	health  []store.Health
+	levels  store.Levels
 	// before runs ahead of every call, with the key; its error is the call's.
 	before func(ctx context.Context, op, key string) error
 }
@@ -148,6 +149,16 @@ func (f *fakeRecords) Health(context.Context) []store.Health { return f.health }
 
 // MaxDocumentBytes repeats what the test has set.
 func (f *fakeRecords) MaxDocumentBytes() int64 { return f.max }
+
+// Levels repeats what the test has set; a look that is exact counts as another operation.
+func (f *fakeRecords) Levels(ctx context.Context, exact bool) (store.Levels, error) {
+	if f.before != nil {
+		if err := f.before(ctx, fmt.Sprintf("levels exact=%t", exact), ""); err != nil {
+			return store.Levels{}, err
+		}
+	}
+	return f.levels, nil
+}
 
 // count is the number of records.
 func (f *fakeRecords) count() int {

@@ -29,6 +29,7 @@ var (
 	errBodyTimeout  = errors.New("body too slow")
 	errDeadline     = errors.New("deadline exceeded")
 	errConfig       = errors.New("config refused")
+	errParameter    = errors.New("invalid query parameter")
 	// errClientGone: nobody is there to read the answer.
 	errClientGone = errors.New("client closed the request")
 )
@@ -67,6 +68,7 @@ var statuses = []status{
 	{errBody, http.StatusBadRequest, "invalid_body", "Unreadable body", "The body could not be read.", false},
 	{errBodyTimeout, http.StatusRequestTimeout, "request_timeout", "Request timeout", "The body did not arrive in time.", false},
 	{errConfig, http.StatusUnprocessableEntity, "config_refused", "Config refused", "The config file is not put in force; the running config stays.", false},
+	{errParameter, http.StatusBadRequest, "invalid_parameter", "Invalid query parameter", "A query parameter is unknown or has a value that it does not take.", false},
 	{store.ErrInvalid, http.StatusBadRequest, "invalid_key", "Invalid key", "The key breaks a rule.", false},
 	{store.ErrTooLarge, http.StatusRequestEntityTooLarge, "body_too_large", "Body too large", "The document does not fit the smallest node.", false},
 	{store.ErrNotFound, http.StatusNotFound, "record_not_found", "Record not found", "There is no record under this key.", false},

@@ -18,6 +18,7 @@ const (
 	patternMetrics    = "/metrics"
 	patternProfiles   = "/debug/pprof/*"
 	patternReload     = "/admin/reload"
+	patternRanges     = "/admin/ranges"
 )
 
 // handler answers one request within ctx, which ends at the request timeout. An error that it returns becomes a problem
@@ -47,6 +48,7 @@ func (s *Server) adminRoutes() []route {
 		{http.MethodGet, patternMetrics, s.metrics},
 		{http.MethodGet, patternProfiles, profiles},
 		{http.MethodPost, patternReload, s.reload},
+		{http.MethodGet, patternRanges, s.ranges},
 	}...)
 }
 

@@ -30,6 +30,8 @@ type Records interface {
 	Health(ctx context.Context) []store.Health
 	// MaxDocumentBytes is the size of the largest document that every node takes.
 	MaxDocumentBytes() int64
+	// Levels says how full the ranges are; exact counts every record, as long as ctx lasts.
+	Levels(ctx context.Context, exact bool) (store.Levels, error)
 }
 
 // Collection is one collection that the gateway serves.

@@ -17,8 +17,8 @@ func BenchmarkNext(b *testing.B) {
 			started := time.Now()
 			spread(b, goroutines, func() { counter.Add(1) })
 			baseline := time.Since(started)
-			bounds := Bounds{1, 1 << 62}
-			s := closing(b, NewSequence(newMemory(bounds.Lo, bounds.Hi), orders, bounds, 1, Options{}))
+			bounds := Bounds{Lo: 1, Hi: 1 << 62}
+			s := closing(b, NewSequence(newMemory(bounds), orders, bounds, 1, Options{}))
 			b.ResetTimer()
 			b.ReportAllocs()
 			spread(b, goroutines, func() {
@@ -28,6 +28,36 @@ func BenchmarkNext(b *testing.B) {
 			})
 			b.ReportMetric(float64(b.Elapsed())/float64(baseline), "x_atomic_add")
 		})
+	}
+}
+
+// BenchmarkRotationNext is BenchmarkNext with the sequences of so many issuers.
+func BenchmarkRotationNext(b *testing.B) {
+	for _, issuers := range []int{1, 3} {
+		for _, goroutines := range []int{1, 64} {
+			b.Run(fmt.Sprintf("issuers=%d/goroutines=%d", issuers, goroutines), func(b *testing.B) {
+				var counter atomic.Int64
+				started := time.Now()
+				spread(b, goroutines, func() { counter.Add(1) })
+				baseline := time.Since(started)
+				r := NewRotation(issuers)
+				for i := range issuers {
+					bounds := boundsOf(class{i + 1, issuers}, Bounds{Lo: 1, Hi: 1 << 62})
+					r.Set(i, NewSequence(newMemory(bounds), orders, bounds, 1, Options{}))
+				}
+				b.ResetTimer()
+				b.ReportAllocs()
+				spread(b, goroutines, func() {
+					if _, err := r.Next(b.Context()); err != nil {
+						b.Error(err)
+					}
+				})
+				b.ReportMetric(float64(b.Elapsed())/float64(baseline), "x_atomic_add")
+				if err := r.Close(b.Context()); err != nil {
+					b.Error(err)
+				}
+			})
+		}
 	}
 }
 

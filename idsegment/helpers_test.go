@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"go.uber.org/goleak"
 
@@ -15,26 +16,63 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// onEngines runs a test on every engine. open opens one more issuer on the test's own fresh database.
+// class is an issuer's number and how many there are.
+type class struct{ number, of int }
+
+// classes are those that the suites run with: a single issuer, and one whose IDs do not begin with the ranges.
+var classes = []class{{1, 1}, {2, 3}}
+
+func (c class) String() string { return fmt.Sprintf("%d-of-%d", c.number, c.of) }
+
+// onEngines runs a test on every engine, for each class. open opens one more issuer on the test's own fresh database.
 func onEngines(t *testing.T, test func(t *testing.T, open func() *Issuer)) {
 	for _, engine := range servers.SQLEngines(t) {
-		t.Run(engine.Name, func(t *testing.T) {
-			rawURL := engine.Fresh(t)
-			test(t, func() *Issuer { return openIssuer(t, rawURL) })
-		})
+		for _, c := range classes {
+			t.Run(engine.Name+"/"+c.String(), func(t *testing.T) {
+				rawURL := engine.Fresh(t)
+				test(t, func() *Issuer { return openIssuer(t, rawURL, c) })
+			})
+		}
 	}
 }
 
-func openIssuer(t testing.TB, rawURL string) *Issuer {
+// onClasses runs a test with bounds in each class, of more IDs than any test uses up.
+func onClasses(t *testing.T, test func(t *testing.T, bounds Bounds)) {
+	for _, c := range classes {
+		t.Run(c.String(), func(t *testing.T) { test(t, boundsOf(c, Bounds{Lo: 1, Hi: 1 << 40})) })
+	}
+}
+
+// synctests is onClasses with a fake clock.
+func synctests(t *testing.T, test func(t *testing.T, bounds Bounds)) {
+	onClasses(t, func(t *testing.T, bounds Bounds) {
+		synctest.Test(t, func(t *testing.T) { test(t, bounds) })
+	})
+}
+
+// boundsOf is the class's part of a range.
+func boundsOf(c class, whole Bounds) Bounds {
+	return (&Issuer{number: c.number, of: c.of}).Bounds(whole.Lo, whole.Hi)
+}
+
+// openIssuer opens a database as the issuer of the class.
+func openIssuer(t testing.TB, rawURL string, c class) *Issuer {
+	t.Helper()
+	issuer := unjoined(t, rawURL, c)
+	if _, err := issuer.JoinCluster(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	return issuer
+}
+
+// unjoined opens a database as the issuer of the class, outside any cluster, and closes it with the test.
+func unjoined(t testing.TB, rawURL string, c class) *Issuer {
 	t.Helper()
 	db, err := sqldb.Open(t.Context(), rawURL, sqldb.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	issuer := NewIssuer(db)
-	if _, err := issuer.JoinCluster(t.Context(), "test"); err != nil {
-		t.Fatal(err)
-	}
+	issuer := NewIssuer(db, c.number, c.of)
 	t.Cleanup(func() {
 		if err := issuer.Close(); err != nil {
 			t.Error(err)
@@ -62,12 +100,14 @@ func execute(t testing.TB, issuer *Issuer, statement string) {
 type memory struct {
 	mu       sync.Mutex
 	next, hi int64
+	stride   int64
 	counts   []int64 // of each lease that was asked for
 	fail     error
 	stall    chan struct{} // leases wait until it is closed, or for their deadline
 }
 
-func newMemory(lo, hi int64) *memory { return &memory{next: lo, hi: hi} }
+// newMemory makes an issuer that gives the IDs in bounds.
+func newMemory(b Bounds) *memory { return &memory{next: b.Lo, hi: b.Hi, stride: b.stride()} }
 
 // set changes the issuer between leases.
 func (m *memory) set(change func(m *memory)) {
@@ -103,7 +143,8 @@ func (m *memory) Lease(ctx context.Context, _ Name, count int64) (Segment, error
 	if m.next >= m.hi {
 		return Segment{}, ErrExhausted
 	}
-	segment := Segment{Start: m.next, End: min(m.next+count, m.hi)}
+	left := Bounds{m.next, m.hi, m.stride}
+	segment := Segment{Start: m.next, End: left.ceil(m.next + count*m.stride)}
 	m.next = segment.End
 	return segment, nil
 }
@@ -128,8 +169,13 @@ func closing(t testing.TB, s *Sequence) *Sequence {
 	return s
 }
 
+// issuing is a Sequence or a Rotation.
+type issuing interface {
+	Next(ctx context.Context) (int64, error)
+}
+
 // take issues n IDs one after another.
-func take(t testing.TB, s *Sequence, n int) []int64 {
+func take(t testing.TB, s issuing, n int) []int64 {
 	t.Helper()
 	ids := make([]int64, n)
 	for i := range ids {
@@ -160,24 +206,38 @@ func concurrently(n int, fn func(caller int) []int64) []int64 {
 	return all
 }
 
-// distinct checks I1 on sorted IDs, and that they are in [lo, hi).
-func distinct(t testing.TB, ids []int64, lo, hi int64) {
+// distinct checks I1 on sorted IDs, and that they are within the bounds.
+func distinct(t testing.TB, ids []int64, b Bounds) {
 	t.Helper()
 	for i, id := range ids {
 		if i > 0 && ids[i-1] == id {
 			t.Fatalf("ID %d was issued twice", id)
 		}
-		if id < lo || id >= hi {
-			t.Fatalf("ID %d is outside [%d, %d)", id, lo, hi)
+		if stride := max(b.Stride, 1); id < b.Lo || id >= b.Hi || id%stride != b.Lo%stride {
+			t.Fatalf("ID %d is not in %v", id, b)
 		}
 	}
 }
 
-// sequential lists the IDs [lo, hi).
-func sequential(lo, hi int64) []int64 {
+// nth is ID n of the bounds, from 0; also behind their end.
+func nth(b Bounds, n int64) int64 { return b.Lo + n*max(b.Stride, 1) }
+
+// run lists the IDs of the bounds from number `from` to before number `to`, both counted from 0.
+func run(b Bounds, from, to int64) []int64 {
 	var ids []int64
-	for id := lo; id < hi; id++ {
-		ids = append(ids, id)
+	for n := from; n < to; n++ {
+		ids = append(ids, nth(b, n))
+	}
+	return ids
+}
+
+// members lists the IDs of the bounds in [lo, hi), found in the simplest way.
+func members(b Bounds, lo, hi int64) []int64 {
+	var ids []int64
+	for id := max(lo, b.Lo); id < min(hi, b.Hi); id++ {
+		if id%max(b.Stride, 1) == b.Lo%max(b.Stride, 1) {
+			ids = append(ids, id)
+		}
 	}
 	return ids
 }

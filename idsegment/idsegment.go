@@ -1,5 +1,7 @@
 // Package idsegment gives every record its ID. An issuer is a database that hands out segments, blocks of IDs, each to
-// one gateway; a sequence hands the IDs of its segments out within the process, without a round trip per ID.
+// one gateway; a sequence hands the IDs of its segments out within the process, without a round trip per ID. Of K issuers
+// each owns a class of the IDs: issuer i those that are congruent to i modulo K. A rotation hands out the IDs of one range
+// from the sequences of all issuers, so that any K-1 of them may be down.
 //
 // Everything here serves I1: an ID is issued at most once, ever. IDs may be lost (a crash, a lost reply), so they have
 // gaps, and across gateways they are not ordered by time.
@@ -18,20 +20,19 @@ var (
 	// ErrUnavailable: the issuer cannot be reached, refuses, or did not answer in time. A segment that it leased all the
 	// same is lost, nobody will use it.
 	ErrUnavailable = errors.New("issuer unavailable")
-	// ErrRewound: the issuer's row is missing, behind IDs that are known to be issued, or reaches outside the range. Its
-	// word cannot be trusted, so nothing is issued until an operator has looked: an alarm.
+	// ErrRewound: the issuer's row is missing, behind IDs that are known to be issued, or reaches outside the range or the
+	// issuer's class. Its word cannot be trusted, so nothing is issued until an operator has looked: an alarm.
 	ErrRewound = errors.New("issuer rewound")
-	// ErrMismatch: the issuer knows the range under other bounds than the caller.
-	ErrMismatch = errors.New("issuer holds other bounds for the range")
-	// ErrClosed: the sequence has been closed.
+	// ErrMismatch: the database is another issuer than the caller takes it for, or knows the range under other bounds.
+	ErrMismatch = errors.New("issuer does not match")
+	// ErrClosed: the sequence, or the rotation, has been closed.
 	ErrClosed = errors.New("sequence closed")
 )
 
-// Segment is the block of IDs [Start, End). It is empty unless Start < End.
+// Segment is the block of IDs Start, Start+stride, ... below End, where the stride is that of the issuer's Bounds. End is
+// Start plus a whole number of strides, so it may exceed the end of the range, by less than one. A segment is empty unless
+// Start < End.
 type Segment struct{ Start, End int64 }
-
-// Bounds are the IDs [Lo, Hi) of a range; IDs start at 1.
-type Bounds struct{ Lo, Hi int64 }
 
 // Name names one sequence. The same ID may be issued in two collections, never in two ranges of one.
 type Name struct {
@@ -47,11 +48,13 @@ func (n Name) String() string { return fmt.Sprintf("%s/%d", n.Collection, n.Rang
 // Issued is how far an issuer has come with one sequence.
 type Issued struct {
 	Name
-	// Next is the first ID that is not leased. End is the range's upper bound: all IDs are leased when Next has reached it.
-	Next, End int64
+	// Bounds are the IDs of the range that are the issuer's to give.
+	Bounds
+	// Next is the first of them that is not leased. All are when it has reached Hi.
+	Next int64
 }
 
-// Leaser is what a sequence needs of an issuer. Errors match ErrExhausted, ErrUnavailable or ErrRewound.
+// Leaser is what a sequence needs of an issuer. Errors match ErrExhausted, ErrUnavailable, ErrRewound or ErrMismatch.
 type Leaser interface {
 	// Lease hands out 1 to count IDs that nobody else ever gets.
 	Lease(ctx context.Context, name Name, count int64) (Segment, error)

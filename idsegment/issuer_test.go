@@ -3,11 +3,10 @@ package idsegment
 import (
 	"cmp"
 	"errors"
-	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"keyrange/store/sqldb"
@@ -21,6 +20,7 @@ func TestI1IssuerLeasesEveryIDOnce(t *testing.T) {
 	onEngines(t, func(t *testing.T, open func() *Issuer) {
 		const lo, hi = 1001, 6001
 		issuers := []*Issuer{open(), open()}
+		bounds := issuers[0].Bounds(lo, hi)
 		register(t, issuers[0], orders, lo, hi)
 		ids := concurrently(32, func(caller int) []int64 {
 			var ids []int64
@@ -33,11 +33,13 @@ func TestI1IssuerLeasesEveryIDOnce(t *testing.T) {
 					t.Error(err)
 					return ids
 				}
-				ids = append(ids, sequential(segment.Start, segment.End)...)
+				for id := segment.Start; id < segment.End; id += bounds.Stride {
+					ids = append(ids, id)
+				}
 			}
 		})
-		if !slices.Equal(ids, sequential(lo, hi)) {
-			t.Errorf("%d IDs from [%d, %d), want each of them once", len(ids), lo, hi)
+		if !slices.Equal(ids, members(bounds, lo, hi)) {
+			t.Errorf("%d IDs from %v, want each of them once", len(ids), bounds)
 		}
 	})
 }
@@ -45,19 +47,24 @@ func TestI1IssuerLeasesEveryIDOnce(t *testing.T) {
 func TestIssuerLease(t *testing.T) {
 	onEngines(t, func(t *testing.T, open func() *Issuer) {
 		issuer := open()
-		register(t, issuer, orders, 11, 31)
+		const lo = 10 // which is no ID of every class
+		of := int64(issuer.of)
+		hi := lo + 20*of // an end of the last segment in the middle of a stride
+		register(t, issuer, orders, lo, hi)
+		bounds := issuer.Bounds(lo, hi)
+		segment := func(from, to int64) Segment { return Segment{nth(bounds, from), nth(bounds, to)} }
 		lease := func(issuer *Issuer, count int64, want Segment) {
 			t.Helper()
 			if got, err := issuer.Lease(t.Context(), orders, count); got != want || err != nil {
 				t.Fatalf("lease %d: got %v, %v, want %v", count, got, err, want)
 			}
 		}
-		lease(issuer, 5, Segment{11, 16})
-		lease(open(), 5, Segment{16, 21}) // by an issuer that has not registered the range itself
+		lease(issuer, 5, segment(0, 5))
+		lease(open(), 5, segment(5, 10)) // by an issuer that has not registered the range itself
 		if _, err := issuer.Lease(t.Context(), orders, 0); err == nil {
 			t.Error("leasing 0 IDs: no error")
 		}
-		lease(issuer, 1<<62, Segment{21, 31})
+		lease(issuer, 1<<62, segment(10, 20))
 		if _, err := issuer.Lease(t.Context(), orders, 1); !errors.Is(err, ErrExhausted) {
 			t.Errorf("lease of an exhausted range: %v", err)
 		}
@@ -84,8 +91,10 @@ func TestIssuerLeaseAfterBoundsChanged(t *testing.T) {
 		issuer := open()
 		register(t, issuer, orders, 1, 100)
 		execute(t, issuer, "UPDATE id_segment SET hi = 10")
-		if got, err := issuer.Lease(t.Context(), orders, 50); (got != Segment{1, 10}) || err != nil {
-			t.Errorf("got %v, %v", got, err)
+		bounds := issuer.Bounds(1, 10)
+		want := Segment{bounds.Lo, bounds.ceil(10)}
+		if got, err := issuer.Lease(t.Context(), orders, 50); got != want || err != nil {
+			t.Errorf("got %v, %v, want %v", got, err, want)
 		}
 	})
 }
@@ -111,6 +120,8 @@ func TestIssuerReturn(t *testing.T) {
 	onEngines(t, func(t *testing.T, open func() *Issuer) {
 		issuer, other := open(), open()
 		register(t, issuer, orders, 1, 100)
+		bounds := issuer.Bounds(1, 100)
+		segment := func(from, to int64) Segment { return Segment{nth(bounds, from), nth(bounds, to)} }
 		giveBack := func(tail Segment, want bool) {
 			t.Helper()
 			if got, err := issuer.Return(t.Context(), orders, tail); got != want || err != nil {
@@ -120,14 +131,18 @@ func TestIssuerReturn(t *testing.T) {
 		if _, err := issuer.Lease(t.Context(), orders, 10); err != nil {
 			t.Fatal(err)
 		}
-		giveBack(Segment{5, 11}, true)
-		giveBack(Segment{5, 11}, false) // it is back already
-		giveBack(Segment{5, 5}, false)
-		giveBack(Segment{0, 5}, false) // starts outside the range
-		if got, err := other.Lease(t.Context(), orders, 10); (got != Segment{5, 15}) || err != nil {
+		if bounds.Stride > 1 {
+			giveBack(Segment{nth(bounds, 4) + 1, nth(bounds, 10)}, false) // starts in another issuer's class
+			giveBack(Segment{nth(bounds, 4), nth(bounds, 10) + 1}, false)
+		}
+		giveBack(segment(4, 10), true)
+		giveBack(segment(4, 10), false) // it is back already
+		giveBack(segment(4, 4), false)
+		giveBack(segment(-1, 4), false) // starts outside the range
+		if got, err := other.Lease(t.Context(), orders, 10); got != segment(4, 14) || err != nil {
 			t.Fatalf("got %v, %v", got, err)
 		}
-		giveBack(Segment{3, 5}, false) // somebody has leased since
+		giveBack(segment(2, 4), false) // somebody has leased since
 	})
 }
 
@@ -144,10 +159,11 @@ func TestIssuerRegister(t *testing.T) {
 			t.Fatal(err)
 		}
 		register(t, issuer, orders, 1, 100) // keeps what is leased
-		if got, err := issuer.Lease(t.Context(), orders, 10); (got != Segment{11, 21}) || err != nil {
+		own := issuer.Bounds(1, 100)
+		if got, err := issuer.Lease(t.Context(), orders, 10); (got != Segment{nth(own, 10), nth(own, 20)}) || err != nil {
 			t.Errorf("got %v, %v", got, err)
 		}
-		for _, bounds := range []Bounds{{1, 101}, {2, 100}} {
+		for _, bounds := range []Bounds{{Lo: 1, Hi: 101}, {Lo: own.Lo + 1, Hi: 100}} {
 			if err := other.Register(t.Context(), orders, bounds.Lo, bounds.Hi); !errors.Is(err, ErrMismatch) {
 				t.Errorf("register with %v: %v", bounds, err)
 			}
@@ -156,11 +172,12 @@ func TestIssuerRegister(t *testing.T) {
 			Name
 			Bounds
 		}{
-			{Name{"", 1}, Bounds{1, 2}},
-			{Name{strings.Repeat("x", 65), 1}, Bounds{1, 2}},
-			{Name{"a", 0}, Bounds{1, 2}},
-			{Name{"a", 1}, Bounds{0, 2}},
-			{Name{"a", 1}, Bounds{2, 2}},
+			{Name{"", 1}, Bounds{Lo: 1, Hi: 2}},
+			{Name{strings.Repeat("x", 65), 1}, Bounds{Lo: 1, Hi: 2}},
+			{Name{"a", 0}, Bounds{Lo: 1, Hi: 2}},
+			{Name{"a", 1}, Bounds{Lo: 0, Hi: 2}},
+			{Name{"a", 1}, Bounds{Lo: 2, Hi: 2}},
+			{Name{"a", 1}, Bounds{Lo: 1, Hi: math.MaxInt64}},
 		} {
 			if err := issuer.Register(t.Context(), bad.Name, bad.Lo, bad.Hi); err == nil {
 				t.Errorf("register %v: no error", bad)
@@ -182,7 +199,8 @@ func TestIssuerNamesAreBytes(t *testing.T) {
 				if _, err := issuer.Lease(t.Context(), name, int64(n+1)); err != nil {
 					t.Fatal(err)
 				}
-				want = append(want, Issued{Name: name, Next: lo + int64(n+1), End: lo + 1000})
+				bounds := issuer.Bounds(lo, lo+1000)
+				want = append(want, Issued{Name: name, Bounds: bounds, Next: nth(bounds, int64(n+1))})
 			}
 		}
 		slices.SortFunc(want, func(a, b Issued) int {
@@ -196,69 +214,6 @@ func TestIssuerNamesAreBytes(t *testing.T) {
 			t.Errorf("got  %v\nwant %v", got, want)
 		}
 	})
-}
-
-// TestIssuerFresh: a database that no gateway has used yet is empty, and looking at it leaves it so.
-func TestIssuerFresh(t *testing.T) {
-	for _, engine := range servers.SQLEngines(t) {
-		t.Run(engine.Name, func(t *testing.T) {
-			db, err := sqldb.Open(t.Context(), engine.Fresh(t), sqldb.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			issuer := NewIssuer(db)
-			defer issuer.Close()
-			if cluster, err := issuer.Cluster(t.Context()); cluster != "" || err != nil {
-				t.Errorf("cluster %q, %v", cluster, err)
-			}
-			if list, err := issuer.List(t.Context()); len(list) > 0 || err != nil {
-				t.Errorf("list %v, %v", list, err)
-			}
-			for _, table := range []string{segmentTable, clusterTable} {
-				if exists, err := db.TableExists(t.Context(), table); exists || err != nil {
-					t.Errorf("table %s: %v, %v", table, exists, err)
-				}
-			}
-		})
-	}
-}
-
-func TestIssuerClusterRace(t *testing.T) {
-	for _, engine := range servers.SQLEngines(t) {
-		t.Run(engine.Name, func(t *testing.T) {
-			url := engine.Fresh(t)
-			var issuers []*Issuer
-			for range 2 {
-				db, err := sqldb.Open(t.Context(), url, sqldb.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				issuers = append(issuers, NewIssuer(db))
-				defer db.Close()
-			}
-			var mu sync.Mutex
-			seen := map[string]int{}
-			concurrently(16, func(caller int) []int64 {
-				id, err := issuers[caller%2].JoinCluster(t.Context(), fmt.Sprint("cluster-", caller))
-				if err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				seen[id]++
-				return nil
-			})
-			if len(seen) != 1 || seen[""] > 0 {
-				t.Errorf("16 callers got %v, want one id for all", seen)
-			}
-			if id, err := issuers[0].Cluster(t.Context()); seen[id] != 16 || err != nil {
-				t.Errorf("afterwards the cluster is %q, %v", id, err)
-			}
-			if _, err := issuers[0].JoinCluster(t.Context(), ""); err == nil {
-				t.Error("an empty proposal: no error")
-			}
-		})
-	}
 }
 
 // An issuer whose tables exist opens for a user who may not create any.
@@ -281,13 +236,36 @@ func TestIssuerReopen(t *testing.T) {
 	})
 }
 
-func TestIssuerUnavailable(t *testing.T) {
-	db, err := sqldb.Open(t.Context(), servers.FreshSQLite(t), sqldb.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = db.Close()
-	if _, err := NewIssuer(db).Cluster(t.Context()); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("closed database: %v", err)
+// The largest bounds that a row can hold are leased to their end.
+func TestIssuerLeaseHighestIDs(t *testing.T) {
+	onEngines(t, func(t *testing.T, open func() *Issuer) {
+		issuer := open()
+		hi := math.MaxInt64 - int64(issuer.of)
+		register(t, issuer, orders, hi-10, hi)
+		bounds := issuer.Bounds(hi-10, hi)
+		if got, err := issuer.Lease(t.Context(), orders, math.MaxInt64); (got != Segment{bounds.Lo, bounds.ceil(hi)}) || err != nil {
+			t.Errorf("got %v, %v", got, err)
+		}
+		if _, err := issuer.Lease(t.Context(), orders, math.MaxInt64); !errors.Is(err, ErrExhausted) {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
+}
+
+// A range that is smaller than the number of issuers has no IDs for some of them.
+func TestIssuerWithoutIDs(t *testing.T) {
+	for _, engine := range servers.SQLEngines(t) {
+		t.Run(engine.Name, func(t *testing.T) {
+			issuer := openIssuer(t, engine.Fresh(t), class{3, 3})
+			register(t, issuer, orders, 1, 3)
+			register(t, issuer, orders, 1, 3)
+			if _, err := issuer.Lease(t.Context(), orders, 1); !errors.Is(err, ErrExhausted) {
+				t.Errorf("lease: %v", err)
+			}
+			s := closing(t, NewSequence(issuer, orders, issuer.Bounds(1, 3), 1, Options{LeaseTimeout: patience}))
+			if _, err := s.Next(t.Context()); !errors.Is(err, ErrExhausted) || s.issued() != 0 {
+				t.Errorf("sequence: %v, %d issued", err, s.issued())
+			}
+		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,11 +13,12 @@ import (
 // Options tune a sequence. Zero values take the defaults.
 type Options struct {
 	// MinStep and MaxStep bound how many IDs are leased at once; defaults 100 and 10,000. In between, the step follows the
-	// rate of use. It never passes a thousandth of the range, nor falls below 1; only for callers that wait is more leased.
+	// rate of use. It never passes a thousandth of the bounds, nor falls below 1; only for callers that wait is more leased.
 	MinStep, MaxStep int64
 	// LeaseTimeout bounds one lease, whatever the deadlines of the callers that wait for it; default 2 s.
 	LeaseTimeout time.Duration
-	// Now is the clock that segments are timed by; default time.Now. No ID depends on it.
+	// Now is the clock that segments, and the pauses after failed leases, are timed by; default time.Now. No ID depends on
+	// it.
 	Now func() time.Time
 	// Logger takes the alarms (level error) and failed prefetches that no caller heard of (warn); nil discards them.
 	Logger *slog.Logger
@@ -49,19 +49,24 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Sequence hands out the IDs of one range to this process, from two segments: one in use, the other fetched before
-// that one is used up. All methods are safe for concurrent use.
+// Sequence hands out the IDs that one issuer gives in one range to this process, from two segments: one in use, the other
+// fetched before that one is used up. All methods are safe for concurrent use.
 type Sequence struct {
 	// current and reusable (the length of reuse) are all that the fast path of Next reads. They change under mu.
 	current  atomic.Pointer[buffer]
 	reusable atomic.Int64
 	leased   atomic.Int64
+	// rest is the time by clock until which try starts no lease: never while one runs, 0 when it may. It changes under mu.
+	rest atomic.Int64
+	// rewound says that stopped matches ErrRewound.
+	rewound atomic.Bool
 
 	issuer Leaser
 	name   Name
-	bounds Bounds
+	bounds Bounds // with a stride from 1
 	opts   Options
 	log    *slog.Logger
+	born   time.Time
 
 	mu      sync.Mutex
 	next    *buffer // follows current; nil while there is none
@@ -70,6 +75,9 @@ type Sequence struct {
 	floor   int64 // no segment may start below
 	reuse   []int64
 	wanted  int64         // IDs that waiting callers still miss
+	failure error         // of the last lease, nil when it came in
+	failed  time.Duration // by clock, when that was
+	warned  bool          // a failure was logged, and no lease has come in since
 	stopped error         // matches ErrClosed or ErrRewound once nothing may be issued any more
 	stop    chan struct{} // closed with stopped
 
@@ -77,25 +85,28 @@ type Sequence struct {
 	closeErr error
 }
 
-// NewSequence makes a sequence of the range name with the IDs in bounds. A segment that starts below floor, the highest
-// ID known to be issued plus 1, is refused. Nothing is leased before the first ID is asked for. The caller closes it.
+// NewSequence makes a sequence of the range name with the IDs in bounds, which are the issuer's. A segment that starts below
+// floor, the highest of them that is known to be issued plus 1, is refused; what other issuers gave in the range does not
+// count. Nothing is leased before the first ID is asked for. The caller closes it, unless it never asks for one.
 func NewSequence(issuer Leaser, name Name, bounds Bounds, floor int64, opts Options) *Sequence {
 	opts = opts.withDefaults()
+	bounds.Stride = bounds.stride()
 	s := &Sequence{
 		issuer: issuer, name: name, bounds: bounds, opts: opts,
 		log:   opts.Logger.With("collection", name.Collection, "range", name.Range),
+		born:  opts.Now(),
 		step:  newStep(bounds, opts),
-		floor: max(floor, bounds.Lo),
+		floor: bounds.ceil(floor),
 		stop:  make(chan struct{}),
 	}
 	s.current.Store(&buffer{})
-	s.leased.Store(s.floor)
+	s.leased.Store(min(s.floor, bounds.Hi))
 	return s
 }
 
 // Next issues an ID to the caller, who is the only one ever to get it. While a segment is at hand it returns at once and
 // does not look at ctx; otherwise it waits for a lease until ctx ends. Errors match ErrExhausted, ErrUnavailable (with
-// the error of ctx if that ended), ErrRewound or ErrClosed.
+// the error of ctx if that ended, with ErrMismatch if the database is another issuer), ErrRewound or ErrClosed.
 func (s *Sequence) Next(ctx context.Context) (int64, error) {
 	if s.reusable.Load() == 0 {
 		b := s.current.Load()
@@ -103,7 +114,7 @@ func (s *Sequence) Next(ctx context.Context) (int64, error) {
 			if offset >= b.mark.Load() {
 				s.prefetch(b)
 			}
-			return b.start + offset, nil
+			return b.id(offset), nil
 		}
 	}
 	var id [1]int64
@@ -134,9 +145,7 @@ func (s *Sequence) fill(ctx context.Context, ids []int64) (got int, err error) {
 		taken := s.take(ids[got:])
 		got += taken
 		s.wanted -= int64(taken)
-		if b := s.current.Load(); b.used.Load() > b.mark.Load() && b.mark.Swap(never) != never && s.next == nil {
-			s.refill()
-		}
+		s.prefetchBehindMark()
 		if got == len(ids) {
 			return got, nil
 		}
@@ -161,6 +170,39 @@ func (s *Sequence) wait(ctx context.Context, r *refill) error {
 		return fmt.Errorf("wait for IDs of %s: %w: %w", s.name, ErrUnavailable, ctx.Err())
 	}
 	return nil
+}
+
+// try issues an ID that is at hand. Without one it returns false and has a lease on its way, unless the last one failed a
+// moment ago; it never waits for it.
+func (s *Sequence) try() (int64, bool) {
+	if s.reusable.Load() == 0 {
+		// Looking first: an idle sequence is passed over by every caller, which must not fight for its counter.
+		if b := s.current.Load(); b.left() > 0 {
+			if offset := b.used.Add(1) - 1; offset < b.length {
+				if offset >= b.mark.Load() {
+					s.prefetch(b)
+				}
+				return b.id(offset), true
+			}
+		}
+		if s.resting() {
+			return 0, false
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var id [1]int64
+	switch {
+	case s.stopped != nil:
+		return 0, false
+	case s.take(id[:]) == 1:
+		s.prefetchBehindMark()
+		return id[0], true
+	case !s.resting():
+		s.refill()
+		s.rest.Store(never)
+	}
+	return 0, false
 }
 
 // take issues what is at hand, reusable IDs first, and returns how many those were. It needs mu.
@@ -188,19 +230,22 @@ func (s *Sequence) setReuse(ids []int64) {
 }
 
 // Reuse takes back an ID that was issued and certainly never written anywhere, nor will be; it is issued again before
-// any other. Only the caller it was issued to may do so, once. An ID outside the range is ignored, and so is any once
+// any other. Only the caller it was issued to may do so, once. An ID outside the bounds is ignored, and so is any once
 // the sequence is closed or dropped.
 func (s *Sequence) Reuse(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped == nil && id >= s.bounds.Lo && id < s.bounds.Hi {
+	if s.stopped == nil && s.bounds.contains(id) {
 		s.setReuse(append(s.reuse, id))
 	}
 }
 
-// Leased is the end of what has been leased, as far as this process knows: all IDs of the range below it are issued, in
-// hand here or with another gateway.
+// Leased is the end of what has been leased, as far as this process knows: all IDs of the bounds below it are issued, in
+// hand here or with another gateway. It is not above Hi.
 func (s *Sequence) Leased() int64 { return s.leased.Load() }
+
+// issued is how many IDs of the bounds are below Leased.
+func (s *Sequence) issued() int64 { return s.bounds.countBelow(s.Leased()) }
 
 // Drop ends the sequence because an ID turned out to be issued twice: every ID at hand is forgotten and none is issued
 // any more, Next says ErrRewound. It does not wait for a running lease; Close does.
@@ -215,6 +260,7 @@ func (s *Sequence) Drop() {
 // alarm stops the sequence for good. Whatever it still holds may be held by another gateway too. It needs mu.
 func (s *Sequence) alarm(err error) {
 	s.halt(err)
+	s.rewound.Store(true)
 	s.next = nil
 	s.log.Error("issuer cannot be trusted, no more IDs are issued", "error", err)
 }
@@ -226,6 +272,7 @@ func (s *Sequence) halt(err error) Segment {
 		close(s.stop)
 	}
 	s.stopped = err
+	s.rest.Store(0) // lest a caller of try takes it for one that rests
 	s.setReuse(nil)
 	return s.current.Swap(&buffer{}).retire()
 }
@@ -269,52 +316,4 @@ func (s *Sequence) shut(ctx context.Context) error {
 	}
 	_, err := s.issuer.Return(ctx, s.name, tail)
 	return err
-}
-
-const (
-	// never is a mark that no offset reaches.
-	never = math.MaxInt64
-	// cacheLineBytes is what amd64 and arm64 processors fetch and own as one, in most models.
-	cacheLineBytes = 64
-)
-
-// buffer is a segment in use. Every ID is taken by moving used, so it cannot be taken twice, and a buffer that is used
-// up or retired never issues again, whoever still holds a pointer to it.
-type buffer struct {
-	used atomic.Int64 // offset of the next ID; passes length when callers find nothing
-	// Callers on all cores fight for used; what they only read is kept out of its cache line.
-	_      [cacheLineBytes]byte
-	mark   atomic.Int64 // the offset from which the next segment is to be fetched
-	start  int64
-	length int64
-}
-
-// newBuffer makes a buffer that asks for the next segment once half of it is used, or never when it is the last one.
-func newBuffer(segment Segment, last bool) *buffer {
-	b := &buffer{start: segment.Start, length: segment.End - segment.Start}
-	b.mark.Store(b.length / 2)
-	if last {
-		b.mark.Store(never)
-	}
-	return b
-}
-
-// take issues as many IDs as are left into ids and returns how many.
-func (b *buffer) take(ids []int64) int {
-	want := int64(len(ids))
-	offset := b.used.Add(want) - want
-	got := max(0, min(want, b.length-offset))
-	for i := range got {
-		ids[i] = b.start + offset + i
-	}
-	return int(got)
-}
-
-// left is how many IDs are not taken yet.
-func (b *buffer) left() int64 { return max(0, b.length-b.used.Load()) }
-
-// retire takes all IDs that are left and returns them.
-func (b *buffer) retire() Segment {
-	offset := min(b.length, b.used.Swap(b.length))
-	return Segment{Start: b.start + offset, End: b.start + b.length}
 }

@@ -13,7 +13,8 @@ import (
 	"keyrange/test/servers"
 )
 
-var wide = Bounds{1, 10_000_001}
+// wide is a range, all of its IDs. It ends in the middle of a stride of three issuers.
+var wide = Bounds{Lo: 1, Hi: 10_000_001}
 
 // patience is the lease timeout on real servers, which may be slow but do answer.
 const patience = 30 * time.Second
@@ -22,10 +23,12 @@ const patience = 30 * time.Second
 func TestI1TwoGatewaysShareARange(t *testing.T) {
 	onEngines(t, func(t *testing.T, open func() *Issuer) {
 		gateways := make([]*Sequence, 2)
+		var bounds Bounds
 		for g := range gateways {
 			issuer := open()
 			register(t, issuer, orders, wide.Lo, wide.Hi)
-			gateways[g] = closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 10, MaxStep: 40, LeaseTimeout: patience}))
+			bounds = issuer.Bounds(wide.Lo, wide.Hi)
+			gateways[g] = closing(t, NewSequence(issuer, orders, bounds, 1, Options{MinStep: 10, MaxStep: 40, LeaseTimeout: patience}))
 		}
 		const callers, each = 32, 100
 		ids := concurrently(callers, func(caller int) []int64 {
@@ -42,7 +45,7 @@ func TestI1TwoGatewaysShareARange(t *testing.T) {
 		if len(ids) != callers*each {
 			t.Errorf("got %d IDs, want %d", len(ids), callers*each)
 		}
-		distinct(t, ids, wide.Lo, wide.Hi)
+		distinct(t, ids, bounds)
 	})
 }
 
@@ -51,7 +54,8 @@ func TestSequenceSmallStepManyCallers(t *testing.T) {
 	onEngines(t, func(t *testing.T, open func() *Issuer) {
 		issuer := open()
 		register(t, issuer, orders, wide.Lo, wide.Hi)
-		s := closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 10, MaxStep: 10, LeaseTimeout: patience}))
+		bounds := issuer.Bounds(wide.Lo, wide.Hi)
+		s := closing(t, NewSequence(issuer, orders, bounds, 1, Options{MinStep: 10, MaxStep: 10, LeaseTimeout: patience}))
 		ids := concurrently(1000, func(int) []int64 {
 			id, err := s.Next(t.Context())
 			if err != nil {
@@ -59,14 +63,14 @@ func TestSequenceSmallStepManyCallers(t *testing.T) {
 			}
 			return []int64{id}
 		})
-		distinct(t, ids, wide.Lo, wide.Hi)
+		distinct(t, ids, bounds)
 	})
 }
 
 // A refill leases enough for all callers that wait, and they share it.
 func TestSequenceRefillCoversWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		issuer := newMemory(wide.Lo, wide.Hi)
+		issuer := newMemory(wide)
 		issuer.stall = make(chan struct{})
 		s := closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 10, MaxStep: 10}))
 		go func() {
@@ -75,7 +79,7 @@ func TestSequenceRefillCoversWaiters(t *testing.T) {
 		}()
 		ids := concurrently(1000, func(int) []int64 { return take(t, s, 1) })
 		synctest.Wait()
-		distinct(t, ids, wide.Lo, wide.Hi)
+		distinct(t, ids, wide)
 		if leases := issuer.asked(); len(leases) > 5 || leases[1] < 900 {
 			t.Errorf("leases of %v, want the second to cover all who waited", leases)
 		}
@@ -84,15 +88,17 @@ func TestSequenceRefillCoversWaiters(t *testing.T) {
 
 // A batch larger than the step is one larger lease.
 func TestSequenceLargeBatch(t *testing.T) {
-	issuer := newMemory(wide.Lo, wide.Hi)
-	s := closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 10, MaxStep: 10}))
-	ids, err := s.NextN(t.Context(), 5000)
-	if err != nil || !slices.Equal(ids, sequential(1, 5001)) {
-		t.Errorf("got %d IDs, %v", len(ids), err)
-	}
-	if leases := issuer.asked(); leases[0] != 5000 {
-		t.Errorf("leases of %v", leases)
-	}
+	onClasses(t, func(t *testing.T, bounds Bounds) {
+		issuer := newMemory(bounds)
+		s := closing(t, NewSequence(issuer, orders, bounds, 1, Options{MinStep: 10, MaxStep: 10}))
+		ids, err := s.NextN(t.Context(), 5000)
+		if err != nil || !slices.Equal(ids, run(bounds, 0, 5000)) {
+			t.Errorf("got %d IDs, %v", len(ids), err)
+		}
+		if leases := issuer.asked(); leases[0] != 5000 {
+			t.Errorf("leases of %v", leases)
+		}
+	})
 }
 
 // Ranges with fewer IDs than any step issue each of them once, and then say so.
@@ -100,8 +106,8 @@ func TestSequenceTinyRanges(t *testing.T) {
 	onEngines(t, func(t *testing.T, open func() *Issuer) {
 		issuer := open()
 		for number, size := range []int64{1, 2, 5, 10, 1500} {
-			name, bounds := Name{"tiny", int64(number + 1)}, Bounds{100, 100 + size}
-			register(t, issuer, name, bounds.Lo, bounds.Hi)
+			name, bounds := Name{"tiny", int64(number + 1)}, issuer.Bounds(100, 100+size)
+			register(t, issuer, name, 100, 100+size)
 			s := closing(t, NewSequence(issuer, name, bounds, 1, Options{LeaseTimeout: patience}))
 			ids := concurrently(4, func(int) []int64 {
 				var ids []int64
@@ -117,11 +123,11 @@ func TestSequenceTinyRanges(t *testing.T) {
 					ids = append(ids, id)
 				}
 			})
-			if !slices.Equal(ids, sequential(bounds.Lo, bounds.Hi)) {
+			if !slices.Equal(ids, members(bounds, 100, 100+size)) {
 				t.Errorf("%d IDs: got %v", size, ids)
 			}
-			if s.Leased() != bounds.Hi {
-				t.Errorf("%d IDs: leased up to %d when exhausted", size, s.Leased())
+			if s.Leased() != bounds.Hi || s.issued() != int64(len(ids)) {
+				t.Errorf("%d IDs: leased up to %d when exhausted, %d IDs", size, s.Leased(), s.issued())
 			}
 		}
 	})
@@ -129,38 +135,49 @@ func TestSequenceTinyRanges(t *testing.T) {
 
 // What is left of a range goes to a batch that wants more.
 func TestSequenceBatchAtTheEnd(t *testing.T) {
-	s := closing(t, NewSequence(newMemory(1, 6), orders, Bounds{1, 6}, 1, Options{}))
-	ids, err := s.NextN(t.Context(), 8)
-	if !slices.Equal(ids, sequential(1, 6)) || !errors.Is(err, ErrExhausted) {
-		t.Errorf("got %v, %v", ids, err)
-	}
-	s.Reuse(3)
-	if ids, err := s.NextN(t.Context(), 2); !slices.Equal(ids, []int64{3}) || !errors.Is(err, ErrExhausted) {
-		t.Errorf("got %v, %v", ids, err)
+	for _, bounds := range []Bounds{{Lo: 1, Hi: 6}, {2, 16, 3}, {2, 15, 3}} { // five IDs each
+		s := closing(t, NewSequence(newMemory(bounds), orders, bounds, 1, Options{}))
+		ids, err := s.NextN(t.Context(), 8)
+		if !slices.Equal(ids, run(bounds, 0, 5)) || !errors.Is(err, ErrExhausted) {
+			t.Errorf("%v: got %v, %v", bounds, ids, err)
+		}
+		third := nth(bounds, 2)
+		s.Reuse(third)
+		if ids, err := s.NextN(t.Context(), 2); !slices.Equal(ids, []int64{third}) || !errors.Is(err, ErrExhausted) {
+			t.Errorf("%v: got %v, %v", bounds, ids, err)
+		}
 	}
 }
 
 func TestSequenceLeased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := closing(t, NewSequence(newMemory(5, 21), orders, Bounds{1, 21}, 5, Options{}))
-		if s.Leased() != 5 {
-			t.Errorf("before the first lease: %d", s.Leased())
-		}
-		if _, err := s.NextN(t.Context(), 8); err != nil { // the range's step is 1, and the next one is fetched ahead
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if leased := s.Leased(); leased < 13 || leased > 14 {
-			t.Errorf("after 8 IDs: %d", leased)
-		}
-	})
+	for _, bounds := range []Bounds{{Lo: 1, Hi: 21}, {2, 60, 3}} { // 20 IDs each
+		synctest.Test(t, func(t *testing.T) {
+			issuer := newMemory(bounds)
+			issuer.next = nth(bounds, 4)
+			// The floor is between two IDs of the class.
+			s := closing(t, NewSequence(issuer, orders, bounds, nth(bounds, 3)+1, Options{}))
+			if s.Leased() != nth(bounds, 4) || s.issued() != 4 {
+				t.Errorf("before the first lease: %d, %d IDs", s.Leased(), s.issued())
+			}
+			if _, err := s.NextN(t.Context(), 8); err != nil { // the range's step is 1, and the next one is fetched ahead
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if leased := s.Leased(); leased < nth(bounds, 12) || leased > nth(bounds, 13) {
+				t.Errorf("after 8 IDs: %d", leased)
+			}
+			if issued := s.issued(); issued < 12 || issued > 13 {
+				t.Errorf("after 8 IDs: %d IDs", issued)
+			}
+		})
+	}
 }
 
 // Callers do not wait while the issuer stalls, as long as the buffer lasts.
 func TestSequencePrefetch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		issuer := newMemory(wide.Lo, wide.Hi)
-		s := closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 100, MaxStep: 100, LeaseTimeout: time.Hour}))
+	synctests(t, func(t *testing.T, bounds Bounds) {
+		issuer := newMemory(bounds)
+		s := closing(t, NewSequence(issuer, orders, bounds, 1, Options{MinStep: 100, MaxStep: 100, LeaseTimeout: time.Hour}))
 		take(t, s, 50)
 		synctest.Wait()
 		if leases := issuer.asked(); len(leases) != 1 {
@@ -169,7 +186,7 @@ func TestSequencePrefetch(t *testing.T) {
 		stall := make(chan struct{})
 		issuer.set(func(m *memory) { m.stall = stall })
 		started := time.Now()
-		if got := take(t, s, 50); !slices.Equal(got, sequential(51, 101)) {
+		if got := take(t, s, 50); !slices.Equal(got, run(bounds, 50, 100)) {
 			t.Errorf("got %v", got)
 		}
 		if waited := time.Since(started); waited > 0 {
@@ -187,7 +204,7 @@ func TestSequencePrefetch(t *testing.T) {
 // A caller waits for a stalled issuer until its own deadline, and the refill goes on for the others.
 func TestSequenceWaitersKeepTheirDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		issuer := newMemory(wide.Lo, wide.Hi)
+		issuer := newMemory(wide)
 		issuer.stall = make(chan struct{})
 		s := closing(t, NewSequence(issuer, orders, wide, 1, Options{LeaseTimeout: time.Minute}))
 		started := time.Now()
@@ -213,7 +230,7 @@ func TestSequenceWaitersKeepTheirDeadline(t *testing.T) {
 // A stalled lease ends by its own timeout, which no caller takes for the end of its own deadline.
 func TestSequenceLeaseTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		issuer := newMemory(wide.Lo, wide.Hi)
+		issuer := newMemory(wide)
 		issuer.stall = make(chan struct{})
 		s := closing(t, NewSequence(issuer, orders, wide, 1, Options{}))
 		started := time.Now()
@@ -229,7 +246,7 @@ func TestSequenceLeaseTimeout(t *testing.T) {
 
 // A failed refill fails those who wait, at once, and the next caller tries again.
 func TestSequenceRecovers(t *testing.T) {
-	issuer := newMemory(wide.Lo, wide.Hi)
+	issuer := newMemory(wide)
 	issuer.fail = ErrUnavailable
 	s := closing(t, NewSequence(issuer, orders, wide, 1, Options{}))
 	for range 3 {
@@ -238,7 +255,7 @@ func TestSequenceRecovers(t *testing.T) {
 		}
 	}
 	issuer.set(func(m *memory) { m.fail = nil })
-	if ids := take(t, s, 3); !slices.Equal(ids, sequential(1, 4)) {
+	if ids := take(t, s, 3); !slices.Equal(ids, run(wide, 0, 3)) {
 		t.Errorf("got %v", ids)
 	}
 }
@@ -246,7 +263,7 @@ func TestSequenceRecovers(t *testing.T) {
 // An outage that begins and ends while the buffer lasts goes unnoticed, and the prefetch is made up for.
 func TestSequencePrefetchIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		issuer := newMemory(wide.Lo, wide.Hi)
+		issuer := newMemory(wide)
 		s := closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 100, MaxStep: 100}))
 		take(t, s, 1)
 		issuer.set(func(m *memory) { m.fail = ErrUnavailable })
@@ -259,7 +276,7 @@ func TestSequencePrefetchIsTriedAgain(t *testing.T) {
 			t.Errorf("leases of %v, want one that failed and one that made up for it", leases)
 		}
 		issuer.set(func(m *memory) { m.fail = ErrUnavailable })
-		if ids := take(t, s, 30); !slices.Equal(ids, sequential(92, 122)) {
+		if ids := take(t, s, 30); !slices.Equal(ids, run(wide, 91, 121)) {
 			t.Errorf("got %v", ids)
 		}
 	})
@@ -269,7 +286,7 @@ func TestSequencePrefetchIsTriedAgain(t *testing.T) {
 func TestSequenceLostReply(t *testing.T) {
 	server := servers.MySQL(t)[0]
 	proxy, rawURL := servers.NewProxyFor(t, servers.FreshMySQL(t, server))
-	issuer := openIssuer(t, rawURL)
+	issuer := openIssuer(t, rawURL, classes[0])
 	register(t, issuer, orders, wide.Lo, wide.Hi)
 	s := closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 10, MaxStep: 10, LeaseTimeout: patience}))
 	happened := proxy.SwallowReply([]byte("UPDATE id_segment"))
@@ -286,7 +303,7 @@ func TestSequenceLostReply(t *testing.T) {
 func TestSequenceStalledServer(t *testing.T) {
 	server := servers.MySQL(t)[0]
 	proxy, rawURL := servers.NewProxyFor(t, servers.FreshMySQL(t, server))
-	issuer := openIssuer(t, rawURL)
+	issuer := openIssuer(t, rawURL, classes[0])
 	register(t, issuer, orders, wide.Lo, wide.Hi)
 	s := closing(t, NewSequence(issuer, orders, wide, 1, Options{MinStep: 10, MaxStep: 10, LeaseTimeout: 200 * time.Millisecond}))
 	ids := []int64{eventually(t, s)}
@@ -304,7 +321,7 @@ func TestSequenceStalledServer(t *testing.T) {
 	proxy.Resume()
 	ids = append(ids, eventually(t, s))
 	slices.Sort(ids)
-	distinct(t, ids, wide.Lo, wide.Hi)
+	distinct(t, ids, wide)
 }
 
 // eventually asks for an ID until there is one.
@@ -323,22 +340,38 @@ func eventually(t *testing.T, s *Sequence) int64 {
 }
 
 func TestSequenceReuse(t *testing.T) {
-	s := closing(t, NewSequence(newMemory(1, 1001), orders, Bounds{1, 1001}, 1, Options{}))
-	take(t, s, 5)
-	s.Reuse(2)
-	s.Reuse(4)
-	s.Reuse(0)    // outside the range
-	s.Reuse(1001) // outside the range
-	got := take(t, s, 3)
-	slices.Sort(got)
-	if !slices.Equal(got, []int64{2, 4, 6}) {
-		t.Errorf("got %v", got)
+	for _, bounds := range []Bounds{{Lo: 1, Hi: 1001}, {2, 3001, 3}} {
+		s := closing(t, NewSequence(newMemory(bounds), orders, bounds, 1, Options{}))
+		take(t, s, 5)
+		s.Reuse(nth(bounds, 1))
+		s.Reuse(nth(bounds, 3))
+		s.Reuse(nth(bounds, -1))   // outside the range
+		s.Reuse(nth(bounds, 1000)) // outside the range
+		for range bounds.Stride - 1 {
+			s.Reuse(nth(bounds, 2) + 1) // of another class
+		}
+		got := take(t, s, 3)
+		slices.Sort(got)
+		if !slices.Equal(got, []int64{nth(bounds, 1), nth(bounds, 3), nth(bounds, 5)}) {
+			t.Errorf("%v: got %v", bounds, got)
+		}
 	}
 }
 
 // I1 with every method at once: IDs that are given back come out again, but never while somebody holds them.
 func TestI1ReuseUnderLoad(t *testing.T) {
-	s := NewSequence(newMemory(wide.Lo, wide.Hi), orders, wide, 1, Options{MinStep: 10, MaxStep: 100})
+	onClasses(t, func(t *testing.T, bounds Bounds) {
+		reuseUnderLoad(t, NewSequence(newMemory(bounds), orders, bounds, 1, Options{MinStep: 10, MaxStep: 100}))
+	})
+}
+
+// reuseUnderLoad takes IDs and gives some back, on 16 goroutines, until one of them closes s.
+func reuseUnderLoad(t *testing.T, s interface {
+	issuing
+	Reuse(id int64)
+	Close(ctx context.Context) error
+}) {
+	t.Helper()
 	var held sync.Map
 	var closed atomic.Int64
 	concurrently(16, func(caller int) []int64 {

@@ -7,7 +7,7 @@ const (
 	// enough that a crash burns little.
 	segmentLifeMin = 30 * time.Second
 	segmentLifeMax = 60 * time.Second
-	// rangeFraction bounds a step to one thousandth of its range.
+	// rangeFraction bounds a step to one thousandth of the IDs that the issuer has in the range.
 	rangeFraction = 1000
 )
 
@@ -21,7 +21,7 @@ type step struct {
 }
 
 func newStep(bounds Bounds, opts Options) step {
-	s := step{max: max(1, min(opts.MaxStep, (bounds.Hi-bounds.Lo)/rangeFraction)), settled: true}
+	s := step{max: max(1, min(opts.MaxStep, bounds.count()/rangeFraction)), settled: true}
 	s.min = min(opts.MinStep, s.max)
 	s.size = s.min
 	return s

@@ -8,7 +8,7 @@ import (
 
 func TestStepFollowsUse(t *testing.T) {
 	clock := time.Unix(0, 0)
-	s := newStep(Bounds{1, 1_000_001}, Options{MinStep: 100, MaxStep: 500})
+	s := newStep(Bounds{Lo: 1, Hi: 1_000_001}, Options{MinStep: 100, MaxStep: 500})
 	var got []int64
 	for _, life := range []time.Duration{0, 29, 29, 29, 29, 30, 60, 61, 61, 61, 61, 45, 1} {
 		clock = clock.Add(life * time.Second)
@@ -24,7 +24,7 @@ func TestStepFollowsUse(t *testing.T) {
 // An outage is one short segment, however often the lease is tried.
 func TestStepCountsAnOutageOnce(t *testing.T) {
 	clock := time.Unix(0, 0)
-	s := newStep(Bounds{1, 1_000_001}, Options{MinStep: 100, MaxStep: 1000})
+	s := newStep(Bounds{Lo: 1, Hi: 1_000_001}, Options{MinStep: 100, MaxStep: 1000})
 	s.next(clock)
 	s.leased(clock)
 	for range 5 {
@@ -45,9 +45,12 @@ func TestStepBounds(t *testing.T) {
 		{5, 100, 10_000, 1, 1},
 		{10_000_000, 100, 50, 50, 50},
 	} {
-		s := newStep(Bounds{1, 1 + c.rangeIDs}, Options{MinStep: c.minStep, MaxStep: c.maxStep})
-		if s.min != c.wantMin || s.max != c.wantMax || s.size != c.wantMin {
-			t.Errorf("%+v: got %+v", c, s)
+		for _, stride := range []int64{1, 3} { // what counts is how many IDs the issuer has
+			bounds := Bounds{1, 1 + c.rangeIDs*stride, stride}
+			s := newStep(bounds, Options{MinStep: c.minStep, MaxStep: c.maxStep})
+			if s.min != c.wantMin || s.max != c.wantMax || s.size != c.wantMin {
+				t.Errorf("%+v, %v: got %+v", c, bounds, s)
+			}
 		}
 	}
 }

@@ -100,3 +100,12 @@ func (r Ranges) Contains(number int64) bool { return r.Covers(Ranges{[]span{{num
 
 // Equal reports whether both sets hold the same numbers.
 func (r Ranges) Equal(other Ranges) bool { return slices.Equal(r.spans, other.spans) }
+
+// Count is how many numbers are in the set.
+func (r Ranges) Count() int64 {
+	var count int64
+	for _, s := range r.spans {
+		count += s.last - s.first + 1
+	}
+	return count
+}

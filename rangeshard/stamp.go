@@ -67,6 +67,7 @@ const (
 	readStamp   = "SELECT cluster, node, range_size, ranges FROM gateway_stamp WHERE one = 1"
 	insertStamp = "INSERT INTO gateway_stamp (one, cluster, node, range_size, ranges, stamped_at) VALUES (1, ?, ?, ?, ?, ?)"
 	extendStamp = "UPDATE gateway_stamp SET ranges = ?, stamped_at = ? WHERE one = 1 AND ranges = ?"
+	touchStamp  = "UPDATE gateway_stamp SET stamped_at = stamped_at WHERE one = 1"
 	timeLayout  = "2006-01-02 15:04:05.000000"
 )
 
@@ -86,6 +87,12 @@ func ReadStamp(ctx context.Context, db *sqldb.DB) (stamp Stamp, ok bool, err err
 	}
 	stamp.Ranges, err = ParseRanges(ranges)
 	return stamp, true, err
+}
+
+// TryWrite reports whether a node takes writes, with a statement that changes nothing: nil when it does.
+func TryWrite(ctx context.Context, db *sqldb.DB) error {
+	_, err := db.Exec(ctx, touchStamp)
+	return err
 }
 
 // ClaimNode makes a database the node that want describes: it stamps a fresh database, accepts the node itself, and

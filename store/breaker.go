@@ -8,6 +8,7 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
+	"keyrange/idsegment"
 	"keyrange/store/sqldb"
 )
 
@@ -19,14 +20,15 @@ const (
 )
 
 // guardedRows is a node's range tables behind a circuit breaker: while the node is down, statements are refused at once,
-// as unavailable and not sent, and new records go elsewhere.
+// as unavailable and not sent, and new records go elsewhere. So they are as long as the node is barred.
 type guardedRows struct {
 	rows
+	barred  func() error
 	breaker *gobreaker.CircuitBreaker[any]
 }
 
-func guard(name string, r rows, onChange func(down bool)) *guardedRows {
-	return &guardedRows{r, gobreaker.NewCircuitBreaker[any](gobreaker.Settings{
+func guard(name string, r rows, barred func() error, onChange func(down bool)) *guardedRows {
+	return &guardedRows{r, barred, gobreaker.NewCircuitBreaker[any](gobreaker.Settings{
 		Name: name, Timeout: breakerPause,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerFailures },
 		IsSuccessful: func(err error) bool {
@@ -47,6 +49,9 @@ func (g *guardedRows) down() bool { return g.breaker.State() != gobreaker.StateC
 
 // run sends one statement, or refuses it.
 func (g *guardedRows) run(send func() error) error {
+	if why := g.barred(); why != nil {
+		return fmt.Errorf("%w: %s is not used: %s", sqldb.ErrUnavailable, g.breaker.Name(), why.Error())
+	}
 	_, err := g.breaker.Execute(func() (any, error) { return nil, send() })
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		return fmt.Errorf("%w: %s is down", sqldb.ErrUnavailable, g.breaker.Name())
@@ -58,14 +63,40 @@ func (g *guardedRows) prepare(ctx context.Context, table string) error {
 	return g.run(func() error { return g.rows.prepare(ctx, table) })
 }
 
-func (g *guardedRows) exists(ctx context.Context, table string) (found bool, err error) {
-	err = g.run(func() error { found, err = g.rows.exists(ctx, table); return err })
-	return found, err
+func (g *guardedRows) enter(ctx context.Context, table string, issuer int, segment idsegment.Segment, now time.Time) (fresh bool, err error) {
+	err = g.run(func() error { fresh, err = g.rows.enter(ctx, table, issuer, segment, now); return err })
+	return fresh, err
 }
 
-func (g *guardedRows) maxID(ctx context.Context, table string) (id int64, err error) {
-	err = g.run(func() error { id, err = g.rows.maxID(ctx, table); return err })
-	return id, err
+func (g *guardedRows) shorten(ctx context.Context, table string, issuer int, tail idsegment.Segment) error {
+	return g.run(func() error { return g.rows.shorten(ctx, table, issuer, tail) })
+}
+
+func (g *guardedRows) entered(ctx context.Context, table string, issuer int) (end int64, err error) {
+	err = g.run(func() error { end, err = g.rows.entered(ctx, table, issuer); return err })
+	return end, err
+}
+
+// peek runs a statement of which the node may be slow to answer, though it is up. So the answer says nothing about the
+// node, and it is not tried on one that is down.
+func (g *guardedRows) peek(send func() error) error {
+	if why := g.barred(); why != nil {
+		return fmt.Errorf("%w: %s is not used: %s", sqldb.ErrUnavailable, g.breaker.Name(), why.Error())
+	}
+	if g.down() {
+		return fmt.Errorf("%w: %s is down", sqldb.ErrUnavailable, g.breaker.Name())
+	}
+	return send()
+}
+
+func (g *guardedRows) usage(ctx context.Context, since time.Time) (used map[string]usage, err error) {
+	err = g.peek(func() error { used, err = g.rows.usage(ctx, since); return err })
+	return used, err
+}
+
+func (g *guardedRows) tally(ctx context.Context, table string, windows []span) (live, bytes int64, err error) {
+	err = g.peek(func() error { live, bytes, err = g.rows.tally(ctx, table, windows); return err })
+	return live, bytes, err
 }
 
 func (g *guardedRows) read(ctx context.Context, table string, ids []int64) (found []row, err error) {

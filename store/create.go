@@ -52,30 +52,46 @@ type creation struct {
 	ids      *placement
 	key      string
 	document []byte
+	// elsewhere says that the last row was certainly not inserted because its node is away, so that another one may do.
+	elsewhere bool
 }
 
 func (s *Store) create(b budget, p *placement, key string, document []byte) (Record, error) {
 	c := &creation{store: s, budget: b, ids: p, key: key, document: document}
+	var err error
 	for range createTries {
-		id, err := p.next(b)
-		if err != nil {
-			return Record{}, err
+		var rec Record
+		if rec, err = c.try(); err == nil {
+			return rec, nil
 		}
-		if err = c.reserve(id); err == nil {
-			var rec Record
-			if rec, err = c.insert(id); err == nil {
-				s.cache.put(p.collection, key, id)
-				return rec, nil
-			}
-		}
-		if !errors.Is(err, errLost) {
+		if again := errors.Is(err, errLost) || c.elsewhere && p.how.Load().Spread > 1; !again {
 			return Record{}, err
 		}
 		if b.Err() != nil {
 			break
 		}
 	}
+	if c.elsewhere {
+		return Record{}, err
+	}
 	return Record{}, fmt.Errorf("create: %w: gave up after %d tries", ErrBusy, createTries)
+}
+
+// try goes through the protocol once, with an ID of its own.
+func (c *creation) try() (Record, error) {
+	c.elsewhere = false
+	id, err := c.ids.next(c.budget)
+	if err != nil {
+		return Record{}, err
+	}
+	if err := c.reserve(id); err != nil {
+		return Record{}, err
+	}
+	rec, err := c.insert(id)
+	if err == nil {
+		c.store.cache.put(c.ids.collection, c.key, id)
+	}
+	return rec, err
 }
 
 // reserve makes the entry {key, id}: by inserting it, or by taking over an entry whose row will never live.
@@ -203,6 +219,7 @@ func (c *creation) insert(id int64) (Record, error) {
 	ctx, cancel := c.budget.resolving()
 	defer cancel()
 	s.removeEntry(ctx, c.ids.collection, c.key, id)
+	c.elsewhere = errors.Is(err, sqldb.ErrUnavailable)
 	return Record{}, fmt.Errorf("insert row %d: %w: %w", id, ErrUnavailable, err)
 }
 
@@ -220,7 +237,7 @@ func (c *creation) occupied(mine *row) (Record, error) {
 		return Record{}, &ConflictError{Existing: r.tag()}
 	}
 	c.store.alarm("an ID was issued twice: its row belongs to another key", "collection", c.ids.collection, "id", mine.id)
-	c.ids.distrust(c.ids.openAt(mine.id))
+	c.ids.drop(mine.id)
 	return Record{}, errLost // the next round takes the entry over; the other key's row is left alone
 }
 

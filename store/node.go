@@ -9,6 +9,7 @@ import (
 
 // node is an open node of the map.
 type node struct {
+	admission
 	name    string
 	db      *sqldb.DB
 	guarded *guardedRows
@@ -21,7 +22,7 @@ const probeEvery = breakerPause / 4
 
 func (s *Store) newNode(name string, db *sqldb.DB) *node {
 	n := &node{name: name, db: db}
-	n.guarded = guard(name, rowsOf(db), func(down bool) {
+	n.guarded = guard(name, rowsOf(db), n.barred, func(down bool) {
 		if !down {
 			s.log.Info("node is up", "node", name)
 			return
@@ -35,14 +36,14 @@ func (s *Store) newNode(name string, db *sqldb.DB) *node {
 	return n
 }
 
-// down reports whether the node is being left alone, or is only being tried again.
-func (n *node) down() bool { return n.guarded.down() }
+// down reports whether the node is being left alone, is only being tried again, or has not been admitted.
+func (n *node) down() bool { return n.barred() != nil || n.guarded.down() }
 
 // probe looks at a node until it is up again, so that it needs no request to find out.
 func (s *Store) probe(n *node) {
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
-	for n.down() {
+	for n.guarded.down() {
 		select {
 		case <-ticker.C:
 		case <-s.background.Done():

@@ -27,12 +27,20 @@ type Placement struct {
 	HighLevel float64
 }
 
+func (h Placement) withDefaults() *Placement {
+	h.Spread = max(h.Spread, 1)
+	if h.HighLevel <= 0 {
+		h.HighLevel = 1
+	}
+	return &h
+}
+
 // placement decides where the new records of one collection go.
 type placement struct {
 	store      *Store
 	collection string
 	options    idsegment.Options
-	Placement
+	how        atomic.Pointer[Placement]
 
 	// open are the ranges that give IDs, never changed in place.
 	open atomic.Pointer[[]*openRange]
@@ -51,15 +59,12 @@ type placement struct {
 type openRange struct {
 	rangeshard.Range
 	node *node
-	ids  *idsegment.Sequence
+	ids  *idsegment.Rotation
 }
 
 func newPlacement(s *Store, collection string, options idsegment.Options, how Placement) *placement {
-	how.Spread = max(how.Spread, 1)
-	if how.HighLevel <= 0 {
-		how.HighLevel = 1
-	}
-	p := &placement{store: s, collection: collection, options: options, Placement: how}
+	p := &placement{store: s, collection: collection, options: options}
+	p.how.Store(how.withDefaults())
 	p.open.Store(&[]*openRange{})
 	return p
 }
@@ -78,7 +83,7 @@ func (p *placement) next(ctx context.Context) (int64, error) {
 		case errors.Is(err, idsegment.ErrExhausted), errors.Is(err, idsegment.ErrClosed): // closed by who saw it first
 			p.retire(ctx, r)
 		case errors.Is(err, idsegment.ErrRewound):
-			// Opening it again compares the issuer with the range table anew, so it recovers once the issuer is mended.
+			// Opening it again compares the issuers with the node's ledger anew, so it recovers once they are mended.
 			p.distrust(r)
 			return 0, fmt.Errorf("take an ID for %s: %w: %w", p.collection, ErrUnavailable, err)
 		default:
@@ -97,8 +102,8 @@ func (p *placement) pick(ctx context.Context) (*openRange, error) {
 			return nil, err
 		}
 		low, high = p.usable()
-	case len(low) < p.Spread && time.Now().UnixNano() > p.nextFill.Load():
-		p.fillApart() // nobody waits for more ranges while there is one
+	case (len(low) < p.how.Load().Spread || p.incomplete()) && time.Now().UnixNano() > p.nextFill.Load():
+		p.fillApart() // nobody waits for more ranges or issuers while there is one
 	}
 	if len(low) == 0 {
 		low = high
@@ -115,7 +120,7 @@ func (p *placement) usable() (low, high []*openRange) {
 	for _, r := range *p.open.Load() {
 		switch {
 		case r.node.down() || now.drained(r.node):
-		case p.isHigh(r.Range, r.ids.Leased()):
+		case p.isHigh(r.Range, r.ids.Issued()):
 			high = append(high, r)
 		default:
 			low = append(low, r)
@@ -124,9 +129,20 @@ func (p *placement) usable() (low, high []*openRange) {
 	return low, high
 }
 
-// isHigh reports whether a range of which the IDs below next are leased is above the high level.
-func (p *placement) isHigh(r rangeshard.Range, next int64) bool {
-	return p.Spread > 1 && float64(next-r.Lo) > p.HighLevel*float64(r.Hi-r.Lo)
+// isHigh reports whether a range of which so many IDs are leased is above the high level.
+func (p *placement) isHigh(r rangeshard.Range, issued int64) bool {
+	how := p.how.Load()
+	return how.Spread > 1 && float64(issued) > how.HighLevel*float64(r.Hi-r.Lo)
+}
+
+// incomplete reports whether an open range lacks the IDs of an issuer.
+func (p *placement) incomplete() bool {
+	for _, r := range *p.open.Load() {
+		if len(r.ids.Missing()) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // reuse gives back an ID that was certainly never written anywhere.
@@ -146,12 +162,15 @@ func (p *placement) openAt(id int64) *openRange {
 	return nil
 }
 
-// distrust drops all IDs in hand of a range (nil is none) after one of them turned out to be issued twice.
-func (p *placement) distrust(r *openRange) {
-	if r == nil {
-		return
+// drop drops the IDs in hand of the issuer that an ID came from, after it turned out to be issued twice.
+func (p *placement) drop(id int64) {
+	if r := p.openAt(id); r != nil {
+		r.ids.Drop(id)
 	}
-	r.ids.Drop()
+}
+
+// distrust closes a range of which no issuer can be trusted.
+func (p *placement) distrust(r *openRange) {
 	p.filling.Lock()
 	defer p.filling.Unlock()
 	if p.without(r) {
@@ -193,19 +212,23 @@ func (p *placement) refuse(err error) {
 // warm opens the ranges that take the next records.
 func (p *placement) warm(ctx context.Context) error { return p.fill(ctx) }
 
-// fill opens ranges until enough are usable. It fails when none is.
+// fill opens ranges until enough are usable, and asks the issuers that they lack. It fails when no range is usable.
 func (p *placement) fill(ctx context.Context) error {
 	p.filling.Lock()
 	defer p.filling.Unlock()
 	low, high := p.usable()
-	if len(low) >= p.Spread {
+	if len(low) >= p.how.Load().Spread && !p.incomplete() {
 		return nil
 	}
 	if time.Now().UnixNano() < p.nextFill.Load() && (p.refused != nil || len(low)+len(high) > 0) {
 		return p.refused
 	}
-	err := p.openMore(ctx)
-	if low, high = p.usable(); len(low) >= p.Spread {
+	p.complete(ctx)
+	var err error
+	if len(low) < p.how.Load().Spread {
+		err = p.openMore(ctx)
+	}
+	if low, high = p.usable(); len(low) >= p.how.Load().Spread && !p.incomplete() {
 		p.refused = nil
 		p.nextFill.Store(0)
 		return nil
@@ -222,6 +245,21 @@ func (p *placement) fill(ctx context.Context) error {
 	return err
 }
 
+// complete asks the issuers that the open ranges lack. That one does not answer is no fault while another does. It needs
+// filling.
+func (p *placement) complete(ctx context.Context) {
+	for _, r := range *p.open.Load() {
+		if r.node.down() {
+			continue
+		}
+		for _, i := range r.ids.Missing() {
+			if err := p.join(ctx, r, i); err != nil {
+				p.store.log.Debug("an issuer gives no IDs of a range", "collection", p.collection, "range", r.Number, "cause", err.Error())
+			}
+		}
+	}
+}
+
 // fillApart starts a fill that nobody waits for, unless one runs.
 func (p *placement) fillApart() {
 	if !p.fillingApart.CompareAndSwap(false, true) {
@@ -235,138 +273,33 @@ func (p *placement) fillApart() {
 	})
 }
 
-// openMore opens ranges as far as there are any to open. It needs filling.
-func (p *placement) openMore(ctx context.Context) error {
-	now := p.store.topology.Load()
-	if p.Spread == 1 && len(*p.open.Load()) > 0 {
-		return fmt.Errorf("take an ID for %s: %w: %s is down", p.collection, ErrUnavailable, (*p.open.Load())[0].node.name)
-	}
-	issued, err := p.store.issuer.List(ctx)
-	if err != nil {
-		return fmt.Errorf("open a range of %s: %w: %w", p.collection, ErrUnavailable, err)
-	}
-	all := p.candidates(now, issued)
-	if len(all) == 0 && len(*p.open.Load()) == 0 {
-		return fmt.Errorf("all ranges of %s up to %d are full: %w: append a node to the config", p.collection, now.layout.LastRange(), ErrExhausted)
-	}
-	var errs []error
-	for _, c := range p.choose(all) {
-		r, err := p.openRange(ctx, c)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		open := append(slices.Clone(*p.open.Load()), r)
-		p.open.Store(&open)
-		p.store.log.Info("range opened", "collection", p.collection, "range", r.Number, "node", r.node.name, "first_id", r.Lo, "last_id", r.Hi-1)
-	}
-	return errors.Join(errs...)
-}
-
-// candidate is a range that is not open and has IDs left.
-type candidate struct {
-	rangeshard.Range
-	node *node
-	// registered says that the issuer knows the range; next is its first ID that is not leased.
-	registered bool
-	next       int64
-}
-
-// candidates lists the ranges that could be opened, in order, without those on nodes that are drained.
-func (p *placement) candidates(now *topology, issued []idsegment.Issued) []candidate {
-	known := map[int64]idsegment.Issued{}
-	for _, seq := range issued {
-		if seq.Collection == p.collection {
-			known[seq.Range] = seq
+// SetPlacement changes where new records go. Ranges that are open are closed, and those that follow from the new rule
+// opened by the next creates.
+func (s *Store) SetPlacement(ctx context.Context, how Placement) {
+	for _, p := range s.placements {
+		if next := how.withDefaults(); *p.how.Swap(next) != *next {
+			for _, r := range *p.open.Load() {
+				p.retire(ctx, r)
+			}
+			p.lookAgain()
 		}
 	}
-	var all []candidate
-	for number := int64(1); number <= now.layout.LastRange(); number++ {
-		r, n, _ := now.layout.Range(number) // every number up to the last is owned
-		seq, registered := known[number]
-		if registered && seq.Next >= seq.End || p.openAt(r.Lo) != nil || now.layout.Nodes()[n].Drain {
-			continue
-		}
-		c := candidate{Range: r, node: now.nodes[n], registered: registered, next: r.Lo}
-		if registered {
-			c.next = seq.Next
-		}
-		all = append(all, c)
-	}
-	return all
 }
 
-// choose picks the candidates to open. Filling range after range that is the first one, whatever the state of its node.
-// Spreading, it is one range on each node that is up and has none below the high level open. Only when no range anywhere
-// is below that level, those above are used.
-func (p *placement) choose(all []candidate) []candidate {
-	if p.Spread == 1 {
-		return all[:min(1, len(all))]
-	}
-	low, high := p.usable()
-	hasLow, hasAny := map[*node]bool{}, map[*node]bool{}
-	for _, r := range low {
-		hasLow[r.node], hasAny[r.node] = true, true
-	}
-	for _, r := range high {
-		hasAny[r.node] = true
-	}
-	var chosen, full []candidate
-	for _, c := range all {
-		switch {
-		case c.node.down():
-		case !p.isHigh(c.Range, c.next) && !hasLow[c.node]:
-			hasLow[c.node] = true
-			chosen = append(chosen, c)
-		case !hasAny[c.node]:
-			hasAny[c.node] = true
-			full = append(full, c)
-		}
-	}
-	if len(chosen)+len(low) == 0 {
-		return full[:min(len(full), max(0, p.Spread-len(high)))]
-	}
-	return chosen[:min(len(chosen), p.Spread-len(low))]
-}
-
-// openRange opens one range. A range table is created after its issuer row, so a table without one proves that the issuer
-// has lost it.
-func (p *placement) openRange(ctx context.Context, c candidate) (*openRange, error) {
-	table := tableName(p.collection, c.Number)
-	name := idsegment.Name{Collection: p.collection, Range: c.Number}
-	fail := func(err error) error {
-		return fmt.Errorf("open range %d of %s on %s: %w: %w", c.Number, p.collection, c.node.name, ErrUnavailable, err)
-	}
-	exists, err := c.node.rows.exists(ctx, table)
-	if err != nil {
-		return nil, fail(err)
-	}
-	if exists && !c.registered {
-		p.store.alarm("the issuer has lost a range: restore it, or register the range by hand", "collection", p.collection, "range", c.Number)
-		return nil, fail(idsegment.ErrRewound)
-	}
-	if err := p.store.issuer.Register(ctx, name, c.Lo, c.Hi); err != nil {
-		return nil, fail(err)
-	}
-	if err := c.node.rows.prepare(ctx, table); err != nil {
-		return nil, fail(err)
-	}
-	highest, err := c.node.rows.maxID(ctx, table)
-	if err != nil {
-		return nil, fail(err)
-	}
-	bounds := idsegment.Bounds{Lo: c.Lo, Hi: c.Hi}
-	return &openRange{c.Range, c.node, idsegment.NewSequence(p.store.issuer, name, bounds, highest+1, p.options)}, nil
-}
-
-// retry lets the next create look for ranges at once, because the map has changed, and closes ranges on drained nodes.
+// retry takes in a new topology: it closes ranges whose node is drained or has moved to another database, and lets the
+// next create look for others at once.
 func (p *placement) retry(ctx context.Context) {
 	now := p.store.topology.Load()
 	for _, r := range *p.open.Load() {
-		if now.drained(r.node) {
+		if now.drained(r.node) || !slices.Contains(now.nodes, r.node) {
 			p.retire(ctx, r)
 		}
 	}
+	p.lookAgain()
+}
+
+// lookAgain lets the next create look for ranges at once.
+func (p *placement) lookAgain() {
 	p.filling.Lock()
 	defer p.filling.Unlock()
 	p.refused = nil

@@ -210,7 +210,7 @@ func TestPlacementDrain(t *testing.T) {
 				if _, _, err := s.Put(ctx, testCollection, "k0", doc("y"), Condition{Exists: true}); err != nil {
 					t.Error(err)
 				}
-				issued, err := s.issuer.List(ctx)
+				issued, err := s.issuers[0].List(ctx)
 				if err != nil || issued[0].Next != int64(before[0])+1 {
 					t.Errorf("the issuer is at %+v after %d rows: %v", issued, before[0], err)
 				}

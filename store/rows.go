@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"keyrange/idsegment"
 	"keyrange/store/sqldb"
 )
 
@@ -67,15 +68,26 @@ type changed struct {
 	version int64
 }
 
+// ledger is where a node keeps which segments of its ranges were leased, whatever the issuer remembers.
+type ledger interface {
+	// enter notes that an issuer leased a segment of a range table's IDs, and reports whether nobody has been given any of
+	// them before. When somebody has, nothing is noted.
+	enter(ctx context.Context, table string, issuer int, segment idsegment.Segment, now time.Time) (fresh bool, err error)
+	// shorten takes back the unused end of what was noted.
+	shorten(ctx context.Context, table string, issuer int, tail idsegment.Segment) error
+	// entered is the end of the highest segment that was noted; 0 when there is none.
+	entered(ctx context.Context, table string, issuer int) (end int64, err error)
+	// usage says, by range table, what was leased since a moment. A table without such segments is not listed.
+	usage(ctx context.Context, since time.Time) (map[string]usage, error)
+}
+
 // rows is the range tables of one node. Each method sends each statement at most once, unless the server proved that it
 // changed nothing; errors match the outcomes of package sqldb.
 type rows interface {
 	// prepare creates a range table when it is missing, and refuses one of another shape.
 	prepare(ctx context.Context, table string) error
-	// exists reports whether a range table is there.
-	exists(ctx context.Context, table string) (bool, error)
-	// maxID is the highest ID in a range table, fences included; 0 when it is empty.
-	maxID(ctx context.Context, table string) (int64, error)
+	ledger
+	counter
 	// insert adds rows and answers for each of them; nil means added. One that is refused fails alone.
 	insert(ctx context.Context, table string, batch []row) []error
 	// read returns those of the rows that exist, in no particular order, fences included.
@@ -87,9 +99,9 @@ type rows interface {
 // rowsOf picks the dialect of a node.
 func rowsOf(db *sqldb.DB) rows {
 	if db.Engine() == sqldb.SQLite {
-		return &sqliteRows{db}
+		return &sqliteRows{sqlLedger{db}, sqlCounter{db}, db}
 	}
-	return &mysqlRows{db: db, packetBytes: db.Server().MaxPacketBytes}
+	return &mysqlRows{sqlLedger{db}, sqlCounter{db}, db, func() int64 { return db.Server().MaxPacketBytes }}
 }
 
 // tableName names the range table of a collection and a range. Collection names are checked by config: letters, digits

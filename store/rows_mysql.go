@@ -17,8 +17,11 @@ import (
 // Safety: table names come from tableName, which config keeps to letters, digits and underscores; everything else is
 // bound as an argument.
 type mysqlRows struct {
-	db          *sqldb.DB
-	packetBytes int64
+	sqlLedger
+	sqlCounter
+	db *sqldb.DB
+	// packetBytes is the largest statement that the server takes, known once it has answered.
+	packetBytes func() int64
 }
 
 // VARBINARY compares keys byte by byte; utf8mb4_bin would merge trailing spaces. LONGTEXT keeps JSON verbatim, which the
@@ -50,6 +53,9 @@ func (m *mysqlRows) prepare(ctx context.Context, table string) error {
 	if _, err := m.db.Exec(ctx, fmt.Sprintf(createRangeTableMySQL, table)); err != nil {
 		return fmt.Errorf("create table %s: %w", table, err)
 	}
+	if err := m.sqlLedger.create(ctx); err != nil {
+		return err
+	}
 	var idType, extra, engine string
 	err := m.db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&idType, &extra, &engine) },
 		`SELECT c.column_type, c.extra, t.engine FROM information_schema.columns c JOIN information_schema.tables t
@@ -62,15 +68,6 @@ func (m *mysqlRows) prepare(ctx context.Context, table string) error {
 		return fmt.Errorf("table %s: %w: its id column is %q %s in engine %s, want a plain BIGINT in InnoDB", table, sqldb.ErrRejected, idType, extra, engine)
 	}
 	return nil
-}
-
-func (m *mysqlRows) exists(ctx context.Context, table string) (bool, error) {
-	return m.db.TableExists(ctx, table)
-}
-
-func (m *mysqlRows) maxID(ctx context.Context, table string) (id int64, err error) {
-	err = m.db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&id) }, fmt.Sprintf("SELECT COALESCE(MAX(id), 0) FROM `%s`", table))
-	return id, err
 }
 
 func (m *mysqlRows) insert(ctx context.Context, table string, batch []row) []error {
@@ -94,7 +91,7 @@ func (m *mysqlRows) fit(batch []row, order []int) int {
 	bytes := int64(0)
 	for n, i := range order {
 		bytes += statementOverhead + int64(len(batch[i].document))*escapeFactor
-		if n > 0 && bytes > m.packetBytes {
+		if n > 0 && bytes > m.packetBytes() {
 			return n
 		}
 	}

@@ -14,7 +14,11 @@ import (
 // sqliteRows is the range tables of an embedded node. Times are integers: microseconds since 1970, UTC.
 //
 // Safety: as for mysqlRows.
-type sqliteRows struct{ db *sqldb.DB }
+type sqliteRows struct {
+	sqlLedger
+	sqlCounter
+	db *sqldb.DB
+}
 
 const createRangeTableSQLite = `CREATE TABLE IF NOT EXISTS "%s" (
 	id         INTEGER NOT NULL PRIMARY KEY,
@@ -31,16 +35,7 @@ func (s *sqliteRows) prepare(ctx context.Context, table string) error {
 	if _, err := s.db.Exec(ctx, fmt.Sprintf(createRangeTableSQLite, table)); err != nil {
 		return fmt.Errorf("create table %s: %w", table, err)
 	}
-	return nil
-}
-
-func (s *sqliteRows) exists(ctx context.Context, table string) (bool, error) {
-	return s.db.TableExists(ctx, table)
-}
-
-func (s *sqliteRows) maxID(ctx context.Context, table string) (id int64, err error) {
-	err = s.db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&id) }, fmt.Sprintf(`SELECT COALESCE(MAX(id), 0) FROM "%s"`, table))
-	return id, err
+	return s.sqlLedger.create(ctx)
 }
 
 func (s *sqliteRows) insert(ctx context.Context, table string, batch []row) []error {

@@ -21,9 +21,11 @@ const testCollection = "records"
 
 // deployment is a set of fresh databases that stores can be opened on, as a gateway would.
 type deployment struct {
-	Index  string
-	Issuer string
-	Nodes  []string
+	Index string
+	// Issuer is the first issuer, MoreIssuers those after it.
+	Issuer      string
+	MoreIssuers []string
+	Nodes       []string
 	// Ranges of each node, and the number of IDs in a range.
 	Ranges    []string
 	Size      int64
@@ -71,16 +73,20 @@ type opened struct {
 func (d deployment) try(ctx context.Context, logTo *bytes.Buffer) (*opened, error) {
 	o := &opened{log: logTo}
 	fail := func(err error) (*opened, error) { o.abandon(); return nil, err }
-	ix, err := index.Open(ctx, d.Index, index.Options{AllowStandalone: true})
+	ix, err := index.New(d.Index, index.Options{AllowStandalone: true})
 	if err != nil {
 		return fail(err)
 	}
 	o.closers = append(o.closers, ix.Close)
-	issuerDB, err := sqldb.Open(ctx, d.Issuer, sqldb.Options{})
-	if err != nil {
-		return fail(err)
+	var issuers []*idsegment.Issuer
+	for i, url := range append([]string{d.Issuer}, d.MoreIssuers...) {
+		db, err := sqldb.New(url, sqldb.Options{})
+		if err != nil {
+			return fail(err)
+		}
+		o.closers = append(o.closers, db.Close)
+		issuers = append(issuers, idsegment.NewIssuer(db, i+1, 1+len(d.MoreIssuers)))
 	}
-	o.closers = append(o.closers, issuerDB.Close)
 	var nodes []rangeshard.Node
 	var dbs []*sqldb.DB
 	for i, url := range d.Nodes {
@@ -88,7 +94,7 @@ func (d deployment) try(ctx context.Context, logTo *bytes.Buffer) (*opened, erro
 		if err != nil {
 			return fail(err)
 		}
-		db, err := sqldb.Open(ctx, url, sqldb.Options{})
+		db, err := sqldb.New(url, sqldb.Options{})
 		if err != nil {
 			return fail(err)
 		}
@@ -105,7 +111,7 @@ func (d deployment) try(ctx context.Context, logTo *bytes.Buffer) (*opened, erro
 	}
 	logger := slog.New(slog.NewTextHandler(logTo, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o.Store, err = New(ctx, Config{
-		Fleet: Fleet{Map: layout, Nodes: dbs, Issuer: idsegment.NewIssuer(issuerDB)}, Index: ix, Collections: []string{testCollection}, Identity: identity, CacheBytes: d.CacheBytes, Placement: d.Placement,
+		Fleet: Fleet{Map: layout, Nodes: dbs, Issuers: issuers}, Index: ix, Collections: []string{testCollection}, Identity: identity, CacheBytes: d.CacheBytes, Placement: d.Placement,
 		Sequences: idsegment.Options{MinStep: 10, MaxStep: 1000, Logger: logger}, Now: time.Now, Logger: logger,
 	})
 	if err != nil {

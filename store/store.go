@@ -17,7 +17,6 @@ import (
 
 	"keyrange/idsegment"
 	"keyrange/index"
-	"keyrange/rangeshard"
 	"keyrange/store/sqldb"
 )
 
@@ -28,6 +27,7 @@ type Config struct {
 	Index       index.Index
 	Collections []string
 	Placement   Placement
+	AlarmLevels AlarmLevels
 	// Sequences tunes how IDs are leased.
 	Sequences idsegment.Options
 	Identity  *Identity
@@ -42,14 +42,19 @@ type Config struct {
 
 // Store does the record protocol. It is safe for concurrent use.
 type Store struct {
-	topology   atomic.Pointer[topology]
+	topology atomic.Pointer[topology]
+	// changing lets one change of the topology run at a time, and guards cluster, the id of the cluster.
+	changing   sync.Mutex
+	cluster    string
 	index      index.Index
-	issuer     *idsegment.Issuer
+	gate       *gatedIndex // index, but for what a test puts around it
+	issuers    []*issuer
 	placements map[string]*placement
 	entries    map[string]*entries
 	tables     sync.Map // tableKey to *table, made on first use
 	cache      *keyCache
 	metrics    *metrics
+	gauge      gauge
 	// background is the context of what runs on its own; tasks counts it. Both end with Close.
 	background context.Context
 	stop       context.CancelFunc
@@ -59,38 +64,35 @@ type Store struct {
 	log        *slog.Logger
 }
 
-// topology is a map of ranges with its open nodes. It is never changed, only replaced as a whole by a larger one.
-type topology struct {
-	layout *rangeshard.Map
-	nodes  []*node // in the order of the map
-	// drains are the nodes that take no new records.
-	drains map[*node]bool
-	// maxDocument is the size of the largest document that every node takes, in bytes.
-	maxDocument int64
-}
-
-// drained reports whether a node takes no new records.
-func (t *topology) drained(n *node) bool { return t.drains[n] }
-
-// New claims the fleet, which fails when any database is not what config says it is, and builds a store on it.
+// New verifies and claims the fleet and builds a store on it. It fails when a database is not what config says it is. One
+// that is out of reach is kept out and looked at again and again, except that the first start of all needs every one.
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
-		index: cfg.Index, issuer: cfg.Issuer, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
+		gate: &gatedIndex{Index: cfg.Index}, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
 		placements: map[string]*placement{}, entries: map[string]*entries{}, cache: newKeyCache(cfg.CacheBytes),
 	}
+	s.index = s.gate
 	s.background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.metrics = newMetrics(cfg.Metrics, s.cache)
-	if err := cfg.Claim(ctx, cfg.Identity.Instance(), s.timestamp()); err != nil {
-		return nil, err
+	for _, i := range cfg.Issuers {
+		s.issuers = append(s.issuers, &issuer{Issuer: i})
+	}
+	s.gauge.surveyor, s.gauge.states = newSurveyor(cfg.Collections, s.issuers, cfg.Now, cfg.AlarmLevels), map[string]string{}
+	if cfg.Metrics != nil {
+		cfg.Metrics.MustRegister(levelsCollector{&s.gauge.latest})
 	}
 	s.topology.Store(s.newTopology(cfg.Fleet, nil))
 	for _, collection := range cfg.Collections {
-		if err := s.index.Prepare(ctx, collection); err != nil {
-			return nil, fmt.Errorf("prepare the index of %s: %w", collection, err)
-		}
 		s.placements[collection] = newPlacement(s, collection, cfg.Sequences, cfg.Placement)
 		s.entries[collection] = newEntries(s, collection)
 	}
+	if err := s.admitFirst(ctx); err != nil {
+		return nil, err
+	}
+	if s.gate.barred() != nil || s.anyoneOut() {
+		s.tasks.Go(s.awaitAll)
+	}
+	s.tasks.Go(s.watchLevels)
 	return s, nil
 }
 
@@ -122,10 +124,10 @@ func (s *Store) MaxDocumentBytes() int64 { return s.topology.Load().maxDocument 
 type Health struct {
 	// Kind is "index", "issuer" or "node".
 	Kind string
-	// Name tells nodes apart; for the others it repeats the kind.
+	// Name tells nodes apart, and issuers when there are several; otherwise it repeats the kind.
 	Name     string
 	Location string
-	// Err is nil when the dependency answered.
+	// Err is nil when the dependency answered and is in use.
 	Err  error
 	Took time.Duration
 }
@@ -133,11 +135,15 @@ type Health struct {
 // Health asks every dependency at once, within the deadline of ctx.
 func (s *Store) Health(ctx context.Context) []Health {
 	checks := []func() Health{
-		func() Health { return check(ctx, "index", "index", s.index.Describe(), s.index.Ping) },
-		func() Health { return check(ctx, "issuer", "issuer", s.issuer.Describe(), s.issuer.Ping) },
+		func() Health { return check(ctx, "index", "index", s.index.Describe(), s.gate.barred, s.index.Ping) },
+	}
+	for k, i := range s.issuers {
+		checks = append(checks, func() Health {
+			return check(ctx, "issuer", IssuerName(k, len(s.issuers)), i.Describe(), i.barred, i.Ping)
+		})
 	}
 	for _, n := range s.topology.Load().nodes {
-		checks = append(checks, func() Health { return check(ctx, "node", n.name, n.db.Location(), n.db.Ping) })
+		checks = append(checks, func() Health { return check(ctx, "node", n.name, n.db.Location(), n.barred, n.db.Ping) })
 	}
 	results := make([]Health, len(checks))
 	var wg sync.WaitGroup
@@ -148,9 +154,12 @@ func (s *Store) Health(ctx context.Context) []Health {
 	return results
 }
 
-func check(ctx context.Context, kind, name, location string, ping func(context.Context) error) Health {
+func check(ctx context.Context, kind, name, location string, barred func() error, ping func(context.Context) error) Health {
 	start := time.Now()
-	err := ping(ctx)
+	err := barred()
+	if err == nil {
+		err = ping(ctx)
+	}
 	return Health{Kind: kind, Name: name, Location: location, Err: err, Took: time.Since(start)}
 }
 

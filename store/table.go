@@ -122,7 +122,7 @@ func (s *Store) tableOf(collection string, id int64) (*table, error) {
 		s.log.Warn("an entry points beyond the last node of this gateway's config", "collection", collection, "id", id)
 		return nil, fmt.Errorf("locate row %d: %w: no node owns its range", id, ErrUnavailable)
 	}
-	key := tableKey{collection, r.Number}
+	key := tableKey{collection, r.Number, now.nodes[n]}
 	if t, ok := s.tables.Load(key); ok {
 		return t.(*table), nil
 	}
@@ -134,4 +134,5 @@ func (s *Store) tableOf(collection string, id int64) (*table, error) {
 type tableKey struct {
 	collection string
 	number     int64
+	node       *node
 }

@@ -92,24 +92,29 @@ func findIndex(ctx context.Context, cfg *Config) finding {
 	return finding{what, ix.Describe(), "reachable", ""}
 }
 
-// findFleet looks at the issuer and the nodes, each by itself and whether they belong together.
+// findFleet looks at the issuers and the nodes, each by itself and whether they belong together.
 func findFleet(ctx context.Context, cfg *Config) []finding {
 	layout, err := layoutOf(cfg)
 	if err != nil {
 		return []finding{faulty("nodes", "", err)}
 	}
-	findings := make([]finding, len(cfg.Nodes)+1)
-	dbs := make([]*sqldb.DB, len(findings)) // the issuer, then the nodes; nil where there is nothing to compare
+	issuers := len(cfg.IDs.Issuers)
+	findings := make([]finding, issuers+len(cfg.Nodes))
+	dbs := make([]*sqldb.DB, len(findings)) // nil where there is nothing to compare
+	fleet := store.Fleet{Map: layout, Issuers: make([]*idsegment.Issuer, issuers)}
 	var wg sync.WaitGroup
-	wg.Go(func() { findings[0], dbs[0] = findDatabase(ctx, "issuer", cfg.IDs.Issuers[0].DSN) })
+	for i, issuer := range cfg.IDs.Issuers {
+		wg.Go(func() {
+			if findings[i], dbs[i] = findDatabase(ctx, store.IssuerName(i, issuers), issuer.DSN); dbs[i] != nil {
+				fleet.Issuers[i] = idsegment.NewIssuer(dbs[i], i+1, issuers)
+			}
+		})
+	}
 	for i, n := range cfg.Nodes {
-		wg.Go(func() { findings[i+1], dbs[i+1] = findDatabase(ctx, n.Name, n.DSN) })
+		wg.Go(func() { findings[issuers+i], dbs[issuers+i] = findDatabase(ctx, n.Name, n.DSN) })
 	}
 	wg.Wait()
-	fleet := store.Fleet{Map: layout, Nodes: dbs[1:]}
-	if dbs[0] != nil {
-		fleet.Issuer = idsegment.NewIssuer(dbs[0])
-	}
+	fleet.Nodes = dbs[issuers:]
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	verdict := fleet.Verify(ctx)
@@ -119,13 +124,15 @@ func findFleet(ctx context.Context, cfg *Config) []finding {
 		}
 		defer func() { _ = db.Close() }()
 		f := &findings[i]
-		fault := verdict.Issuer
-		if i > 0 {
-			fault = verdict.Nodes[i-1]
-			f.detail += ", ranges " + cfg.Nodes[i-1].Ranges + ", " + stampState(verdict.Stamped[i-1])
+		var found store.Finding
+		if i < issuers {
+			found = verdict.Issuers[i]
+		} else {
+			found = verdict.Nodes[i-issuers]
+			f.detail += ", ranges " + cfg.Nodes[i-issuers].Ranges + ", " + stampState(found.Stamped())
 		}
-		if fault != nil {
-			*f = faulty(f.what, f.where, fault)
+		if found.Err != nil {
+			*f = faulty(f.what, f.where, found.Err)
 		}
 	}
 	return findings

@@ -91,7 +91,7 @@ type CacheConfig struct {
 
 // IDsConfig is where IDs come from.
 type IDsConfig struct {
-	// Issuers has exactly one element as yet.
+	// Issuers has 1 to 9 elements. How many, and in which order, is part of what is stored.
 	Issuers []IssuerConfig `mapstructure:"issuers"`
 	Step    StepConfig     `mapstructure:"step"`
 	// Order is how ranges are filled: "strict" is one after the other, "spread" is OpenRanges of them in turn.
@@ -116,10 +116,14 @@ type StepConfig struct {
 	Max int64 `mapstructure:"max"`
 }
 
-// RangesConfig is the shape of all ranges. It can never change once a record is stored.
+// RangesConfig is about all ranges.
 type RangesConfig struct {
-	// Size is the number of IDs in a range.
+	// Size is the number of IDs in a range. It can never change once a record is stored.
 	Size int64 `mapstructure:"size"`
+	// WarnPercent and AlarmPercent are how full the ranges of a collection are, all together, when the log warns and when
+	// it raises an alarm.
+	WarnPercent  int `mapstructure:"warn_percent"`
+	AlarmPercent int `mapstructure:"alarm_percent"`
 }
 
 // NodeConfig is one database that holds rows.
@@ -158,7 +162,7 @@ func defaultConfig() Config {
 			Step:    StepConfig{Min: 100, Max: 10_000},
 			Order:   orderStrict, OpenRanges: 2, HighLevelPercent: 90,
 		},
-		Ranges: RangesConfig{Size: 10_000_000},
+		Ranges: RangesConfig{Size: 10_000_000, WarnPercent: 75, AlarmPercent: 90},
 		Nodes: []NodeConfig{
 			{Name: "node-1", DSN: "sqlite://data/node-1.db", Connections: defaultNodeConnections, Ranges: "1"},
 			{Name: "node-2", DSN: "sqlite://data/node-2.db", Connections: defaultNodeConnections, Ranges: "2"},

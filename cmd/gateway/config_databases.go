@@ -15,14 +15,23 @@ import (
 // database is a place where the gateway keeps something.
 type database struct {
 	key      string // of its URL, or of the file that held it
-	isNode   bool
+	use      use
 	location sqldb.Location
 }
+
+// use is what a database is for.
+type use string
+
+const (
+	useIndex  use = "index"
+	useIssuer use = "issuer"
+	useNode   use = "node"
+)
 
 // checkDatabases checks each URL, and that no two uses of a database get in each other's way. No message repeats a URL.
 func checkDatabases(cfg *Config, f *faults) {
 	var all []database
-	keep := func(key, file string, secret Secret, isNode bool) {
+	keep := func(key, file string, secret Secret, use use) {
 		if key = urlKey(key, file); f.isDropped(key) {
 			return
 		}
@@ -31,15 +40,15 @@ func checkDatabases(cfg *Config, f *faults) {
 			f.add(key, err.Error())
 			return
 		}
-		all = append(all, database{key, isNode, location})
+		all = append(all, database{key, use, location})
 	}
 	for i, issuer := range cfg.IDs.Issuers {
-		keep(fmt.Sprintf("ids.issuers[%d].dsn", i), issuer.DSNFile, issuer.DSN, false)
+		keep(fmt.Sprintf("ids.issuers[%d].dsn", i), issuer.DSNFile, issuer.DSN, useIssuer)
 	}
 	for i, node := range cfg.Nodes {
-		keep(fmt.Sprintf("nodes[%d].dsn", i), node.DSNFile, node.DSN, true)
+		keep(fmt.Sprintf("nodes[%d].dsn", i), node.DSNFile, node.DSN, useNode)
 	}
-	index := database{key: urlKey("index.uri", cfg.Index.URIFile)}
+	index := database{key: urlKey("index.uri", cfg.Index.URIFile), use: useIndex}
 	var ok bool
 	if index.location, ok = checkIndex(cfg.Index, f); ok {
 		all = append(all, index)
@@ -154,20 +163,24 @@ func checkMongo(scheme, rest string) error {
 	return nil
 }
 
-// checkRepeated refuses two nodes in one database, whose rows would mix, and a SQLite file with two uses, which would
-// wait for each other's writes. An issuer may share a MySQL database with a node.
+// checkRepeated refuses two nodes in one database, whose rows would mix, two issuers in one, which would be one, and a
+// SQLite file with two uses, which would wait for each other's writes. An issuer may share a MySQL database with a node.
 func checkRepeated(all []database, f *faults) {
-	first := map[string]string{} // key by place
+	type place struct {
+		at  string
+		use use // "" for a SQLite file
+	}
+	first := map[place]string{} // key by place
 	for _, db := range all {
-		if db.location.Engine != sqldb.SQLite && !db.isNode {
-			continue
+		at := place{placeOf(db.location), db.use}
+		if db.location.Engine == sqldb.SQLite {
+			at.use = ""
 		}
-		place := placeOf(db.location)
-		if earlier, repeated := first[place]; repeated {
+		if earlier, repeated := first[at]; repeated {
 			f.add(db.key, fmt.Sprintf("is the same database as %s (got %s)", earlier, db.location))
 			continue
 		}
-		first[place] = db.key
+		first[at] = db.key
 	}
 }
 

@@ -15,17 +15,20 @@ type difference struct {
 	changes []string
 	// refusals can not; each names both values. A single one stands in the way of all changes.
 	refusals []string
-	// grows says that nodes, ranges or drains are among the changes, which make another map.
+	// grows says that nodes, their ranges, drains or databases are among the changes, which make another fleet.
 	grows bool
 }
 
-// Keys of any node, as patternOf writes them.
+// Keys of any node or issuer, as patternOf writes them.
 const (
 	patternNode        = "nodes[]"
+	patternIssuer      = "ids.issuers[]"
 	patternNodeName    = "nodes[].name"
 	patternNodeRanges  = "nodes[].ranges"
 	patternConnections = "nodes[].connections"
 	patternDrain       = "nodes[].drain"
+	patternDSN         = "nodes[].dsn"
+	patternDSNFile     = "nodes[].dsn_file"
 )
 
 // hotKeys can change while the gateway runs. So can the lists of nodes and of their ranges, which may only grow.
@@ -34,13 +37,24 @@ var hotKeys = []string{
 	"server.max_body_bytes",
 	"server.max_bulk_bytes",
 	"log.level",
+	"ids.order",
+	"ids.open_ranges",
+	"ids.high_level_percent",
+	"ranges.warn_percent",
+	"ranges.alarm_percent",
 	patternConnections,
 	patternDrain,
+	patternDSN,
+	patternDSNFile,
 }
+
+// fleetKeys are those of the hot keys that make another fleet.
+var fleetKeys = []string{patternDrain, patternDSN, patternDSNFile}
 
 // coldReasons say more than coldReason of keys that no restart changes either, or not that easily.
 var coldReasons = map[string]string{
 	"ranges.size":     "can never change once a record is stored",
+	patternIssuer:     "the number of issuers changes only by gateway issuers rebuild, with all gateways stopped",
 	patternNode:       "a node can not be dropped, its rows are stored on it",
 	patternNodeName:   "a node can not be renamed, nor take another place without a restart",
 	patternNodeRanges: "a node never gives ranges away, their rows are stored on it",
@@ -105,7 +119,11 @@ func (d *difference) scalar(was, is any, key string) {
 		d.refuse(key, was, is)
 		return
 	}
-	d.grows = d.grows || grown || pattern == patternDrain
+	d.grows = d.grows || grown || slices.Contains(fleetKeys, pattern)
+	if pattern == patternDSN { // a secret
+		d.changes = append(d.changes, key+": changed")
+		return
+	}
 	d.changes = append(d.changes, fmt.Sprintf("%s: %v -> %v", key, was, is))
 }
 

@@ -41,15 +41,19 @@ func TestCompareConfigs(t *testing.T) {
 		{name: "a listener", replace: []string{"127.0.0.1:8080", "127.0.0.1:8081"}, more: node3,
 			changes:  []string{"nodes[2]: appended (node-3, ranges 4)"},
 			refusals: []string{"server.listen: needs a restart (running 127.0.0.1:8080, config says 127.0.0.1:8081)"}, grows: true},
-		{name: "secrets", replace: []string{"old-secret", "new-secret"}, refusals: []string{
-			"index.uri: needs a restart (running ***, config says ***)", "ids.issuers[0].dsn: needs a restart (running ***, config says ***)",
-			"nodes[0].dsn: needs a restart (running ***, config says ***)", "nodes[1].dsn: needs a restart (running ***, config says ***)"}},
+		{name: "placement", replace: []string{"h/i\"}]}", "h/i\"}], order: spread, open_ranges: 3, high_level_percent: 80}"}, changes: []string{
+			"ids.order: strict -> spread", "ids.open_ranges: 2 -> 3", "ids.high_level_percent: 90 -> 80"}},
+		{name: "secrets", replace: []string{"old-secret", "new-secret"}, changes: []string{"nodes[0].dsn: changed", "nodes[1].dsn: changed"},
+			refusals: []string{
+				"index.uri: needs a restart (running ***, config says ***)", "ids.issuers[0].dsn: needs a restart (running ***, config says ***)",
+			}, grows: true},
 		{name: "a node dropped", replace: []string{`  - {name: node-2, dsn: "mysql://u:old-secret@h/b", ranges: "2-3"}` + "\n", ""}, refusals: []string{
 			"nodes[1]: a node can not be dropped, its rows are stored on it (running node-2, ranges 2-3, config says none)"}},
 		{name: "a node renamed", replace: []string{"name: node-2", "name: node-b"}, refusals: []string{
 			"nodes[1].name: a node can not be renamed, nor take another place without a restart (running node-2, config says node-b)"}},
-		{name: "DSNs swapped", replace: []string{"h/a", "h/x", "h/b", "h/a", "h/x", "h/b"}, refusals: []string{
-			"nodes[0].dsn: needs a restart (running ***, config says ***)", "nodes[1].dsn: needs a restart (running ***, config says ***)"}},
+		{name: "a node moved", replace: []string{"h/a", "h/x"}, changes: []string{"nodes[0].dsn: changed"}, grows: true},
+		{name: "an issuer appended", replace: []string{"h/i\"}", "h/i\"}, {dsn: \"mysql://u:old-secret@h/j\"}"}, refusals: []string{
+			"ids.issuers[1]: the number of issuers changes only by gateway issuers rebuild, with all gateways stopped (running none, config says one)"}},
 		{name: "a range moved", replace: []string{`ranges: "1"`, `ranges: "1-2"`, `ranges: "2-3"`, `ranges: "3"`},
 			changes: []string{"nodes[0].ranges: 1 -> 1-2"}, grows: true,
 			refusals: []string{"nodes[1].ranges: a node never gives ranges away, their rows are stored on it (running 2-3, config says 3)"}},
@@ -75,7 +79,7 @@ func TestCompareConfigs(t *testing.T) {
 
 // TestHotKeysExist: a key that is misspelt in a table would quietly be cold.
 func TestHotKeysExist(t *testing.T) {
-	known := map[string]bool{patternNode: true}
+	known := map[string]bool{patternNode: true, patternIssuer: true}
 	scalarKeys(reflect.ValueOf(defaultConfig()), "", func(key string, _ reflect.Type) { known[patternOf(key)] = true })
 	for _, key := range hotKeys {
 		if !known[key] {

@@ -23,9 +23,11 @@ const (
 	minBodyBytes, maxBodyBytes           = 1 * kibibyte, 64 * mebibyte
 	maxBulkBytes                         = 1 * gibibyte
 	// maxCacheBytes keeps a slip of the unit from taking all memory.
-	maxCacheBytes              = 64 * 1024 * mebibyte
-	maxConnections             = 10_000
-	maxOpenRanges              = 1000
+	maxCacheBytes  = 64 * 1024 * mebibyte
+	maxConnections = 10_000
+	maxOpenRanges  = 1000
+	// maxIssuers leaves each of them an ID in the smallest range.
+	maxIssuers                 = 9
 	maxStep                    = 1_000_000
 	minRangeSize, maxRangeSize = 10, 1_000_000_000_000
 )
@@ -44,6 +46,10 @@ func validateConfig(cfg *Config, f *faults) {
 	checkCollections(cfg.Collections, f)
 	checkIDs(cfg.IDs, f)
 	between(f, "ranges.size", cfg.Ranges.Size, minRangeSize, maxRangeSize)
+	between(f, "ranges.warn_percent", cfg.Ranges.WarnPercent, 1, 100)
+	between(f, "ranges.alarm_percent", cfg.Ranges.AlarmPercent, 1, 100)
+	f.check(cfg.Ranges.WarnPercent <= cfg.Ranges.AlarmPercent || f.isDropped("ranges.warn_percent"), "ranges.alarm_percent",
+		fmt.Sprintf("must be at least ranges.warn_percent, %d", cfg.Ranges.WarnPercent), cfg.Ranges.AlarmPercent)
 	between(f, "index.connections", cfg.Index.Connections, 1, maxConnections)
 	between(f, "cache.max_bytes", cfg.Cache.MaxBytes, 0, maxCacheBytes)
 	checkNodes(cfg.Nodes, f)
@@ -142,9 +148,7 @@ func checkIDs(ids IDsConfig, f *faults) {
 	f.check(ids.Order == orderStrict || ids.Order == orderSpread, "ids.order", "must be strict, spread", ids.Order)
 	between(f, "ids.open_ranges", ids.OpenRanges, 1, maxOpenRanges)
 	between(f, "ids.high_level_percent", ids.HighLevelPercent, 1, 100)
-	const issuers = "ids.issuers"
-	f.check(len(ids.Issuers) > 0, issuers, "must list an issuer", "an empty list")
-	f.check(len(ids.Issuers) <= 1, issuers, "several issuers are not supported yet: list exactly one", len(ids.Issuers))
+	f.check(1 <= len(ids.Issuers) && len(ids.Issuers) <= maxIssuers, "ids.issuers", fmt.Sprintf("must list 1 to %d issuers", maxIssuers), len(ids.Issuers))
 	between(f, "ids.step.min", ids.Step.Min, 1, maxStep)
 	between(f, "ids.step.max", ids.Step.Max, 1, maxStep)
 	f.check(ids.Step.Min <= ids.Step.Max || f.isDropped("ids.step.min"), "ids.step.max",

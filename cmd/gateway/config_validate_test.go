@@ -96,9 +96,10 @@ func TestConfigNumberRules(t *testing.T) {
 		{name: "connections", text: "index: {connections: 0}\nnodes:\n - {name: a, dsn: sqlite://a, connections: 10001, ranges: '1'}", want: []string{
 			"config.yaml:1: index.connections: must be 1 to 10000 (got 0)",
 			"config.yaml:3: nodes[0].connections: must be 1 to 10000 (got 10001)"}},
-		{name: "no issuer", text: "ids: {issuers: []}", want: []string{`config.yaml:1: ids.issuers: must list an issuer (got "an empty list")`}},
-		{name: "several issuers", text: "ids: {issuers: [{dsn: sqlite://a}, {dsn: sqlite://b}]}", want: []string{
-			"config.yaml:1: ids.issuers: several issuers are not supported yet: list exactly one (got 2)"}},
+		{name: "no issuer", text: "ids: {issuers: []}", want: []string{"config.yaml:1: ids.issuers: must list 1 to 9 issuers (got 0)"}},
+		{name: "too many issuers", text: "ids: {issuers: [{dsn: sqlite://0}, {dsn: sqlite://1}, {dsn: sqlite://2}, {dsn: sqlite://3}, {dsn: sqlite://4}, " +
+			"{dsn: sqlite://5}, {dsn: sqlite://6}, {dsn: sqlite://7}, {dsn: sqlite://8}, {dsn: sqlite://9}]}", want: []string{
+			"config.yaml:1: ids.issuers: must list 1 to 9 issuers (got 10)"}},
 	})
 }
 

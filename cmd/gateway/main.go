@@ -37,11 +37,14 @@ func rootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(serveCommand(), checkCommand(), importCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkCommand(), rangesCommand(), issuersCommand(), importCommand(), versionCommand())
 	return root
 }
 
 // configFlag gives a command its --config flag.
 func configFlag(command *cobra.Command) *string {
-	return command.Flags().String("config", "", "the config file (default "+defaultConfigFile+" in the working directory)")
+	return command.Flags().String("config", "", configUsage)
 }
+
+// configUsage explains --config.
+const configUsage = "the config file (default " + defaultConfigFile + " in the working directory)"

@@ -182,6 +182,8 @@ func (r *reloader) apply(ctx context.Context, now content) ([]string, error) {
 	for _, n := range next.Nodes {
 		r.parts.nodes[n.Name].SetMaxConnections(n.Connections)
 	}
+	r.parts.store.SetPlacement(ctx, placementOf(next))
+	r.parts.store.SetAlarmLevels(alarmLevelsOf(next))
 	r.server.SetLimits(limitsOf(next))
 	r.setLevel(next)
 	r.running = next

@@ -210,7 +210,7 @@ func TestReloadRefuses(t *testing.T) {
 		{"needs a restart", grown + "server: {listen: \"127.0.0.1:1\", max_body_bytes: 2KiB}\ncache: {max_bytes: 0}\n",
 			[]string{"server.listen: needs a restart (running 127.0.0.1:8080, config says 127.0.0.1:1)", "cache.max_bytes: needs a restart (running 64MiB, config says 0)"}},
 		{"a node dropped", embeddedConfig(folder, 1) + "log: {level: debug}\n", []string{"nodes[1]: a node can not be dropped"}},
-		{"swapped", strings.NewReplacer("node-1.db", "node-2.db", "node-2.db", "node-1.db").Replace(good), []string{"nodes[0].dsn", "nodes[1].dsn"}},
+		{"swapped", strings.NewReplacer("node-1.db", "node-2.db", "node-2.db", "node-1.db").Replace(good), []string{"nodes[0] (node-1)", "nodes[1] (node-2)", "two DSNs swapped"}},
 		{"a gap", strings.Replace(grown, `ranges: "3"`, `ranges: "4"`, 1) + "log: {level: debug}\n", []string{"range 3 is missing"}},
 		{"a new node that does not open", strings.Replace(grown, "node-3.db", "node-9.db", 1) + "log: {level: debug}\n", []string{"nodes[2] (node-3)"}},
 	}

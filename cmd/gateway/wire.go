@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,16 +21,23 @@ type parts struct {
 	store    *store.Store
 	identity *store.Identity
 	metrics  *prometheus.Registry
-	// nodes are the open databases of nodes by name; each has its closer.
-	nodes map[string]*sqldb.DB
-	// closers end what was opened, to be called in reverse order.
+	// nodes are the databases of nodes by name.
+	nodes map[string]nodeDatabase
+	// closers end everything else, to be called in reverse order.
 	closers []func() error
 }
 
-// openParts opens every database that the config names, makes sure that each node is who config says it is, and builds
-// the store. It fails when anything is out of reach; nothing stays open then.
+// nodeDatabase is the database of a node, and the URL that it was made from.
+type nodeDatabase struct {
+	*sqldb.DB
+	dsn Secret
+}
+
+// openParts connects to the databases that the config names, makes sure that each is who config says it is, and builds
+// the store. A database that is out of reach does not hold it up, unless the fleet has never been started. When it fails,
+// nothing stays open.
 func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts, err error) {
-	p = &parts{metrics: prometheus.NewRegistry(), nodes: map[string]*sqldb.DB{}}
+	p = &parts{metrics: prometheus.NewRegistry(), nodes: map[string]nodeDatabase{}}
 	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer func() {
 		if err != nil {
@@ -42,38 +47,46 @@ func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts,
 	if p.identity, err = store.NewIdentity(); err != nil {
 		return p, err
 	}
-	layout, err := layoutOf(cfg)
-	if err != nil {
-		return p, err
-	}
-	ix, err := index.Open(ctx, cfg.Index.URI.Reveal(), indexOptions(cfg))
+	ix, err := index.New(cfg.Index.URI.Reveal(), indexOptions(cfg))
 	if err != nil {
 		return p, fmt.Errorf("index: %w", err)
 	}
 	p.closers = append(p.closers, ix.Close)
-	issuer, err := sqldb.Open(ctx, cfg.IDs.Issuers[0].DSN.Reveal(), sqldb.Options{})
-	if err != nil {
-		return p, fmt.Errorf("ids.issuers[0]: %w", err)
-	}
-	p.closers = append(p.closers, issuer.Close)
-	nodes, err := p.openNodes(ctx, cfg)
+	fleet, err := p.openFleet(cfg)
 	if err != nil {
 		return p, err
 	}
-	p.adopt(cfg, nodes)
+	p.adopt(cfg, fleet.Nodes)
 	p.store, err = store.New(ctx, store.Config{
-		Fleet: store.Fleet{Map: layout, Nodes: nodes, Issuer: idsegment.NewIssuer(issuer)}, Index: ix,
+		Fleet: fleet, Index: ix,
 		Collections: collectionNames(cfg), Identity: p.identity,
 		CacheBytes: int64(cfg.Cache.MaxBytes),
-		Placement:  placementOf(cfg),
-		Sequences:  idsegment.Options{MinStep: cfg.IDs.Step.Min, MaxStep: cfg.IDs.Step.Max, Logger: logger},
-		Now:        time.Now, Logger: logger, Metrics: p.metrics,
+		Placement:  placementOf(cfg), AlarmLevels: alarmLevelsOf(cfg),
+		Sequences: idsegment.Options{MinStep: cfg.IDs.Step.Min, MaxStep: cfg.IDs.Step.Max, Logger: logger},
+		Now:       time.Now, Logger: logger, Metrics: p.metrics,
 	})
 	if err != nil {
 		return p, err
 	}
 	p.store.Warm(ctx)
 	return p, nil
+}
+
+// openFleet prepares the databases of the issuers and the nodes, without talking to them.
+func (p *parts) openFleet(cfg *Config) (fleet store.Fleet, err error) {
+	if fleet.Map, err = layoutOf(cfg); err != nil {
+		return fleet, err
+	}
+	for i, c := range cfg.IDs.Issuers {
+		db, err := sqldb.New(c.DSN.Reveal(), sqldb.Options{})
+		if err != nil {
+			return fleet, fmt.Errorf("ids.issuers[%d]: %w", i, err)
+		}
+		p.closers = append(p.closers, db.Close)
+		fleet.Issuers = append(fleet.Issuers, idsegment.NewIssuer(db, i+1, len(cfg.IDs.Issuers)))
+	}
+	fleet.Nodes, err = p.openNodes(cfg)
+	return fleet, err
 }
 
 // layoutOf proves the map of ranges. The config was validated, so it does not fail.
@@ -96,6 +109,10 @@ func placementOf(cfg *Config) store.Placement {
 	return store.Placement{Spread: cfg.IDs.OpenRanges, HighLevel: float64(cfg.IDs.HighLevelPercent) / 100}
 }
 
+func alarmLevelsOf(cfg *Config) store.AlarmLevels {
+	return store.AlarmLevels{Warn: float64(cfg.Ranges.WarnPercent) / 100, Alarm: float64(cfg.Ranges.AlarmPercent) / 100}
+}
+
 func indexOptions(cfg *Config) index.Options {
 	return index.Options{AllowStandalone: cfg.Index.AllowStandalone, Connections: cfg.Index.Connections}
 }
@@ -107,57 +124,52 @@ func collectionNames(cfg *Config) (names []string) {
 	return names
 }
 
-// openNodes returns the databases of all nodes, in their order. Those that are not open yet are connected to all at once;
-// when that fails, the error says of each why, and none of them stays open. Otherwise they are to be adopted or discarded.
-func (p *parts) openNodes(ctx context.Context, cfg *Config) ([]*sqldb.DB, error) {
-	nodes, errs := make([]*sqldb.DB, len(cfg.Nodes)), make([]error, len(cfg.Nodes))
-	var wg sync.WaitGroup
+// openNodes returns the databases of all nodes, in their order: those that are open under the same URL, and new ones, which
+// are to be adopted or discarded.
+func (p *parts) openNodes(cfg *Config) (nodes []*sqldb.DB, err error) {
 	for i, n := range cfg.Nodes {
-		if nodes[i] = p.nodes[n.Name]; nodes[i] != nil {
-			continue
-		}
-		wg.Go(func() {
-			var err error
-			if nodes[i], err = sqldb.Open(ctx, n.DSN.Reveal(), sqldb.Options{MaxConnections: n.Connections}); err != nil {
-				errs[i] = fmt.Errorf("nodes[%d] (%s): %w", i, n.Name, err)
+		running, ok := p.nodes[n.Name]
+		db := running.DB
+		if !ok || running.dsn != n.DSN {
+			if db, err = sqldb.New(n.DSN.Reveal(), sqldb.Options{MaxConnections: n.Connections}); err != nil {
+				p.discard(cfg, nodes)
+				return nil, fmt.Errorf("nodes[%d] (%s): %w", i, n.Name, err)
 			}
-		})
+		}
+		nodes = append(nodes, db)
 	}
-	wg.Wait()
-	err := errors.Join(errs...)
-	if err != nil {
-		p.discard(cfg, nodes)
-	}
-	return nodes, err
+	return nodes, nil
 }
 
-// adopt keeps the databases that openNodes has connected to until everything is closed.
+// adopt keeps the databases that openNodes has returned until everything is closed, and closes those whose place they
+// take; a statement that is on its way there still ends.
 func (p *parts) adopt(cfg *Config, nodes []*sqldb.DB) {
 	for i, n := range cfg.Nodes {
-		if p.nodes[n.Name] == nil {
-			p.nodes[n.Name] = nodes[i]
-			p.closers = append(p.closers, nodes[i].Close)
+		running := p.nodes[n.Name]
+		if running.DB != nil && running.DB != nodes[i] {
+			_ = running.Close() // whatever it wrote was acknowledged
 		}
+		p.nodes[n.Name] = nodeDatabase{nodes[i], n.DSN}
 	}
 }
 
-// discard closes the databases that openNodes has connected to; nil ones are left out.
+// discard closes the databases that openNodes has made anew.
 func (p *parts) discard(cfg *Config, nodes []*sqldb.DB) {
-	for i, n := range cfg.Nodes {
-		if p.nodes[n.Name] == nil && nodes[i] != nil {
-			_ = nodes[i].Close() // nothing was written that this could lose
+	for i, db := range nodes {
+		if p.nodes[cfg.Nodes[i].Name].DB != db {
+			_ = db.Close() // nothing was written that this could lose
 		}
 	}
 }
 
-// grow connects to the nodes that a config appends to the running ones and puts its map in force (I7). After an error
+// grow puts the map of a config in force, with the nodes that it appends and those that it moves (I7). After an error
 // nothing has changed. One call at a time, and none beside close.
 func (p *parts) grow(ctx context.Context, cfg *Config) error {
 	layout, err := layoutOf(cfg)
 	if err != nil {
 		return err
 	}
-	nodes, err := p.openNodes(ctx, cfg)
+	nodes, err := p.openNodes(cfg)
 	if err != nil {
 		return err
 	}
@@ -178,8 +190,11 @@ func (p *parts) close(ctx context.Context) error {
 
 // closeDatabases ends the connections. All that was written has been acknowledged, so their errors say nothing.
 func (p *parts) closeDatabases() {
+	for _, n := range p.nodes {
+		_ = n.Close()
+	}
 	for i := len(p.closers) - 1; i >= 0; i-- {
 		_ = p.closers[i]()
 	}
-	p.closers = nil
+	p.nodes, p.closers = nil, nil
 }

@@ -190,7 +190,7 @@ func stampedCases(st *stamped) []stampedCase {
 		{"another cluster's node in place of one", func(s *stack) { s.nodes[0].dsn = st.other.nodes[0].dsn },
 			[]string{"of cluster", "another cluster"}},
 		{"an empty database in place of a node that has rows", func(s *stack) { s.nodes[1].dsn = st.fresh.nodes[0].dsn }, []string{"node-2"}},
-		{"an empty issuer", func(s *stack) { s.issuer = st.fresh.issuer }, []string{"the issuer at", "is empty", "node-1 belongs to the cluster"}},
+		{"an empty issuer", func(s *stack) { s.issuer = st.fresh.issuer }, []string{"the issuer is empty", "is empty", "node-1 belongs to the cluster"}},
 		{"another cluster's issuer", func(s *stack) { s.issuer = st.other.issuer }, []string{"node node-1 of cluster", "another cluster"}},
 	}
 }

@@ -260,7 +260,7 @@ func TestReloadRefused(t *testing.T) {
 	}{
 		{name: "node dropped", change: func(s *stack) { s.nodes = s.nodes[:2] }, words: []string{"nodes[2]: a node can not be dropped", "running node-3"}},
 		{name: "DSNs swapped", change: func(s *stack) { s.nodes[0].dsn, s.nodes[1].dsn = s.nodes[1].dsn, s.nodes[0].dsn },
-			words: []string{"nodes[0].dsn: needs a restart", "nodes[1].dsn: needs a restart"}},
+			words: []string{"nodes[0] (node-1) at", "are two DSNs swapped"}},
 		{name: "node renamed", change: func(s *stack) { s.nodes[1].name = "node-b" }, words: []string{"nodes[1].name", "running node-2, config says node-b"}},
 		{name: "nodes reordered", change: func(s *stack) { s.nodes[0], s.nodes[1] = s.nodes[1], s.nodes[0] }, words: []string{"nodes[0].name", "running node-1, config says node-2"}},
 		{name: "range given away", change: func(s *stack) { s.nodes[0].ranges, s.nodes[1].ranges = "1-2", "4" }, words: []string{"nodes[1].ranges: a node never gives ranges away", "running 2, config says 4"}},

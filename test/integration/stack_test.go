@@ -26,8 +26,11 @@ const embedded = "embedded"
 // same databases, but its nodes must be cloned before they are changed.
 type stack struct {
 	index, issuer string
+	moreIssuers   []string
 	rangeSize     int64
 	nodes         []nodeConfig
+	// ids are further settings of the section ids.
+	ids string
 }
 
 // nodeConfig is one element of nodes in a config file.
@@ -92,13 +95,17 @@ func (s stack) config() string {
 	for _, n := range s.nodes {
 		fmt.Fprintf(&nodes, "  - {name: %s, dsn: %q, ranges: %q}\n", n.name, n.dsn, n.ranges)
 	}
+	issuers := ""
+	for _, dsn := range append([]string{s.issuer}, s.moreIssuers...) {
+		issuers += fmt.Sprintf("{dsn: %q}, ", dsn)
+	}
 	return fmt.Sprintf(`server: {listen: "127.0.0.1:0"}
 admin: {listen: "127.0.0.1:0"}
 index: {uri: %q, allow_standalone: true}
-ids: {issuers: [{dsn: %q}]}
+ids: {issuers: [%s]%s}
 ranges: {size: %d}
 nodes:
-%s`, s.index, s.issuer, s.rangeSize, nodes.String())
+%s`, s.index, strings.TrimSuffix(issuers, ", "), s.ids, s.rangeSize, nodes.String())
 }
 
 // with returns the stack with a change, and leaves the original alone.
