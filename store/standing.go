@@ -20,6 +20,8 @@ type Standing struct {
 	Next int64
 	// Ledger is the end of the highest segment that it leased; 0 when it leased none.
 	Ledger int64
+	// Raised is what Repair has made of Next, at least; 0 when it left it alone.
+	Raised int64
 	// lo and hi bound the whole range.
 	lo, hi int64
 }
@@ -112,22 +114,23 @@ func (f Fleet) Standings(ctx context.Context, collections []string) ([]Standing,
 	return all, nil
 }
 
-// Repair brings issuers that were set back up to the ledgers, and returns those of the standings before that it mended. It
-// is safe while gateways run.
-func (f Fleet) Repair(ctx context.Context, collections []string) (mended []Standing, err error) {
+// Repair brings issuers that were set back up to the ledgers, and returns those of the standings before that it changed.
+// With skip, which may be 0, each issuer of each range gives up so many IDs more. It is safe while gateways run.
+func (f Fleet) Repair(ctx context.Context, collections []string, skip int64) (mended []Standing, err error) {
 	all, err := f.Standings(ctx, collections)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range all {
-		if !s.Behind() {
+		if !s.Behind() && skip == 0 {
 			continue
 		}
 		issuer := f.Issuers[s.Issuer-1]
 		if err := issuer.Register(ctx, s.Name, s.lo, s.hi); err != nil {
 			return mended, err
 		}
-		if _, err := issuer.Raise(ctx, s.Name, s.Ledger); err != nil {
+		s.Raised = max(s.Next, s.Ledger) + skip*int64(len(f.Issuers))
+		if _, err := issuer.Raise(ctx, s.Name, s.Raised); err != nil {
 			return mended, err
 		}
 		mended = append(mended, s)

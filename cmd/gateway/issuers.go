@@ -33,24 +33,29 @@ func issuersCommand() *cobra.Command {
 }
 
 func repairCommand(config *string) *cobra.Command {
-	return &cobra.Command{
+	command := &cobra.Command{
 		Use:   "repair",
 		Short: "Raise issuers that are behind to what the ledgers say; safe while gateways run",
 		Args:  cobra.NoArgs,
-		RunE: withFleet(config, func(ctx context.Context, cfg *Config, fleet store.Fleet, out io.Writer) error {
-			if err := connectIssuers(ctx, fleet); err != nil {
-				return err
-			}
-			mended, err := fleet.Repair(ctx, collectionNames(cfg))
-			for _, s := range mended {
-				fmt.Fprintf(out, "issuer %d, %s: raised from %d to %d\n", s.Issuer, s.Name, s.Next, s.Ledger)
-			}
-			if err == nil {
-				fmt.Fprintf(out, "mended: %d\n", len(mended))
-			}
-			return err
-		}),
 	}
+	skip := command.Flags().Int64("skip", 0, "give up so many IDs more, of each issuer and range: for when nodes were set back too")
+	command.RunE = withFleet(config, func(ctx context.Context, cfg *Config, fleet store.Fleet, out io.Writer) error {
+		if *skip < 0 || *skip > cfg.Ranges.Size {
+			return fmt.Errorf("issuers repair: --skip must be 0 to %d, the size of a range (got %d)", cfg.Ranges.Size, *skip)
+		}
+		if err := connectIssuers(ctx, fleet); err != nil {
+			return err
+		}
+		mended, err := fleet.Repair(ctx, collectionNames(cfg), *skip)
+		for _, s := range mended {
+			fmt.Fprintf(out, "issuer %d, %s: raised from %d to %d\n", s.Issuer, s.Name, s.Next, s.Raised)
+		}
+		if err == nil {
+			fmt.Fprintf(out, "mended: %d\n", len(mended))
+		}
+		return err
+	})
+	return command
 }
 
 func rebuildCommand(config *string) *cobra.Command {
