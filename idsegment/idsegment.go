@@ -54,6 +54,9 @@ type Issued struct {
 	Next int64
 }
 
+// Count is how many of the IDs have been leased.
+func (i Issued) Count() int64 { return i.countBelow(i.Next) }
+
 // Leaser is what a sequence needs of an issuer. Errors match ErrExhausted, ErrUnavailable, ErrRewound or ErrMismatch.
 type Leaser interface {
 	// Lease hands out 1 to count IDs that nobody else ever gets.

@@ -115,6 +115,12 @@ func (i *Issuer) notRegistered(ctx context.Context, name Name) error {
 	return fmt.Errorf("register %s at %s: %w", name, i.Describe(), err)
 }
 
+// Look reads how far the issuer has come with one sequence; false when it does not know it.
+func (i *Issuer) Look(ctx context.Context, name Name) (issued Issued, found bool, err error) {
+	r, found, err := i.row(ctx, name)
+	return Issued{Name: name, Bounds: r.Bounds, Next: r.next}, found, err
+}
+
 // row reads the row of a range. Its bounds are remembered if they are of the issuer's class.
 func (i *Issuer) row(ctx context.Context, name Name) (r row, found bool, err error) {
 	err = i.db.Query(ctx, func(rows *sql.Rows) error {
