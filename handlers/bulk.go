@@ -39,6 +39,8 @@ type frame struct {
 // to the writer of the results afterwards.
 type item struct {
 	doc document
+	// position counts the items from 0.
+	position int
 	// weight is what the item takes of the window.
 	weight int64
 	// earlier is the item before it with the same key, nil when that is no longer under way.
@@ -93,14 +95,17 @@ func (s *Server) runBulk(x *exchange, f frame, source func(stop context.Context)
 
 // readItems starts the items of the source under client, each as soon as the window has room for it, until stop ends.
 func (b *bulk) readItems(client, stop context.Context, source iter.Seq2[[]byte, error]) error {
+	position := -1
 	for raw, err := range source {
 		if errors.Is(err, errClientGone) {
 			return err
 		}
+		position++
 		// The least weight makes the bytes of the window bound the number of items as well.
 		it := &item{
-			weight: min(max(int64(len(raw)), bulkWindowBytes/bulkWindowItems), bulkWindowBytes),
-			done:   make(chan struct{}), err: err,
+			position: position,
+			weight:   min(max(int64(len(raw)), bulkWindowBytes/bulkWindowItems), bulkWindowBytes),
+			done:     make(chan struct{}), err: err,
 		}
 		if b.window.Acquire(stop, it.weight) != nil {
 			return nil
@@ -156,7 +161,7 @@ func (b *bulk) work(client context.Context, it *item) {
 	}
 	ctx, cancel := context.WithTimeout(client, b.x.limits.RequestTimeout)
 	defer cancel()
-	rec, err := b.server.create(ctx, b.x.collection, it.doc)
+	rec, _, err := b.server.create(ctx, b.x, it.doc, it.position)
 	it.err = settle(client, ctx, false, err)
 	var conflict *store.ConflictError
 	switch {

@@ -24,6 +24,8 @@ type exchange struct {
 	// collection and key say what the request is about; nil and empty where it is about no record.
 	collection *collection
 	key        string
+	// idempotency is that of a POST.
+	idempotency idempotency
 	// items and failed count the results of a bulk request.
 	items, failed int
 }

@@ -67,20 +67,20 @@ func (f *fakeRecords) enter(ctx context.Context, op, key string) error {
 // tick is the time of a write.
 func (f *fakeRecords) tick() time.Time { return fakeNow.Add(time.Duration(f.lastID) * time.Second) }
 
-// Create counts IDs up from 1, for all collections together.
-func (f *fakeRecords) Create(ctx context.Context, collection, key string, document []byte) (store.Record, error) {
+// CreateOnce counts IDs up from 1, for all collections together. It knows no marks: those are the store's business.
+func (f *fakeRecords) CreateOnce(ctx context.Context, collection, key string, document []byte, _ store.Once) (rec store.Record, replayed bool, err error) {
 	if err := f.enter(ctx, "create", key); err != nil {
-		return store.Record{}, err
+		return store.Record{}, false, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if old, ok := f.records[collection+"/"+key]; ok {
-		return store.Record{}, fmt.Errorf("create: %w", &store.ConflictError{Existing: old.Tag})
+		return store.Record{}, false, fmt.Errorf("create: %w", &store.ConflictError{Existing: old.Tag})
 	}
 	f.lastID++
-	rec := store.Record{Key: key, Tag: store.Tag{ID: f.lastID, Version: 1}, Document: bytes.Clone(document), CreatedAt: f.tick(), UpdatedAt: f.tick()}
+	rec = store.Record{Key: key, Tag: store.Tag{ID: f.lastID, Version: 1}, Document: bytes.Clone(document), CreatedAt: f.tick(), UpdatedAt: f.tick()}
 	f.records[collection+"/"+key] = rec
-	return rec, nil
+	return rec, false, nil
 }
 
 // Get returns the record, whose document the caller may keep.
@@ -122,7 +122,7 @@ func (f *fakeRecords) Put(ctx context.Context, collection, key string, document 
 	if err != nil || ok {
 		return rec, false, err
 	}
-	rec, err = f.Create(ctx, collection, key, document)
+	rec, _, err = f.CreateOnce(ctx, collection, key, document, store.Once{})
 	return rec, err == nil, err
 }
 

@@ -73,6 +73,8 @@ var statuses = []status{
 	{store.ErrTooLarge, http.StatusRequestEntityTooLarge, "body_too_large", "Body too large", "The document does not fit the smallest node.", false},
 	{store.ErrNotFound, http.StatusNotFound, "record_not_found", "Record not found", "There is no record under this key.", false},
 	{store.ErrConflict, http.StatusConflict, "record_exists", "Record exists", "There is a record under this key already.", false},
+	{errIdempotencyKey, http.StatusBadRequest, "invalid_idempotency_key", "Invalid idempotency key", "The Idempotency-Key breaks a rule.", false},
+	{store.ErrReused, http.StatusUnprocessableEntity, "idempotency_key_reused", "Idempotency key reused", "A request with this Idempotency-Key has created the record with another body.", false},
 	{store.ErrPrecondition, http.StatusPreconditionFailed, "precondition_failed", "Precondition failed", "The record is not in the state that the request demands.", false},
 	{store.ErrBusy, http.StatusServiceUnavailable, "busy", "Record busy", "Other requests for this key kept winning. Nothing was changed; try again.", true},
 	{store.ErrUnavailable, http.StatusServiceUnavailable, "unavailable", "Unavailable", "A database cannot be reached. Nothing was changed; try again.", true},

@@ -18,7 +18,7 @@ import (
 // storeSentinels are the errors of the store by name; TestEverySentinelIsMapped compares the names with its source.
 var storeSentinels = map[string]error{
 	"ErrInvalid": store.ErrInvalid, "ErrTooLarge": store.ErrTooLarge, "ErrNotFound": store.ErrNotFound,
-	"ErrConflict": store.ErrConflict, "ErrPrecondition": store.ErrPrecondition, "ErrBusy": store.ErrBusy,
+	"ErrConflict": store.ErrConflict, "ErrReused": store.ErrReused, "ErrPrecondition": store.ErrPrecondition, "ErrBusy": store.ErrBusy,
 	"ErrUnavailable": store.ErrUnavailable, "ErrExhausted": store.ErrExhausted, "ErrUnknown": store.ErrUnknown,
 }
 

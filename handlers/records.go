@@ -63,7 +63,7 @@ func (s *Server) put(ctx context.Context, x *exchange) error {
 	var rec store.Record
 	created := true
 	if createOnly {
-		rec, err = s.records.Create(ctx, x.collection.Name, x.key, text)
+		rec, _, err = s.records.CreateOnce(ctx, x.collection.Name, x.key, text, store.Once{})
 		if errors.Is(err, store.ErrConflict) {
 			return because(store.ErrPrecondition, err)
 		}
@@ -94,10 +94,13 @@ func (s *Server) delete(ctx context.Context, x *exchange) error {
 }
 
 // post creates the record or the records in the body.
-func (s *Server) post(ctx context.Context, x *exchange) error {
+func (s *Server) post(ctx context.Context, x *exchange) (err error) {
 	header := x.Request().Header
 	if len(header[headerIfMatch])+len(header[headerIfNoneMatch])+len(header[headerIfUnmodSince]) > 0 {
 		return refuse(errCondition, "POST takes no conditions: it only ever creates")
+	}
+	if x.idempotency, err = idempotencyOf(header); err != nil {
+		return err
 	}
 	media, err := mediaType(header)
 	if err != nil {
@@ -117,38 +120,46 @@ func (s *Server) post(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	rec, err := s.create(ctx, x.collection, doc)
+	rec, replayed, err := s.create(ctx, x, doc, 0)
 	if err != nil {
 		return err
+	}
+	if replayed {
+		x.Response().Header()[headerReplayed] = []string{"true"}
 	}
 	return x.sendCreated(rec)
 }
 
-// create stores a new record under the key in its document, or under a made one.
-func (s *Server) create(ctx context.Context, c *collection, doc document) (store.Record, error) {
-	if doc.hasKey {
-		text, err := c.complete(doc, doc.key, s.records.MaxDocumentBytes())
-		if err != nil {
-			return store.Record{}, err
-		}
-		return s.records.Create(ctx, c.Name, doc.key, text)
+// create stores a new record under the key in its document, or under a made one. position counts the items of a bulk
+// request from 0. replayed says that an earlier repetition of the request has created it.
+func (s *Server) create(ctx context.Context, x *exchange, doc document, position int) (rec store.Record, replayed bool, err error) {
+	switch {
+	case doc.hasKey:
+		return s.createUnder(ctx, x, doc, doc.key)
+	case x.idempotency != "":
+		return s.createUnder(ctx, x, doc, x.idempotency.madeKey(x.collection, position))
 	}
 	for range generatedKeyAttempts {
 		key, err := s.options.NewKey()
 		if err != nil {
-			return store.Record{}, fmt.Errorf("%w: make a key: %w", store.ErrUnavailable, err)
+			return store.Record{}, false, fmt.Errorf("%w: make a key: %w", store.ErrUnavailable, err)
 		}
-		text, err := c.complete(doc, key, s.records.MaxDocumentBytes())
-		if err != nil {
-			return store.Record{}, err
-		}
-		rec, err := s.records.Create(ctx, c.Name, key, text)
+		rec, _, err := s.createUnder(ctx, x, doc, key)
 		if !errors.Is(err, store.ErrConflict) {
-			return rec, err
+			return rec, false, err
 		}
 	}
 	// The conflicts stay out of the chain: the client posted no key that could exist.
-	return store.Record{}, fmt.Errorf("%w: %d made keys in a row existed", store.ErrBusy, generatedKeyAttempts)
+	return store.Record{}, false, fmt.Errorf("%w: %d made keys in a row existed", store.ErrBusy, generatedKeyAttempts)
+}
+
+// createUnder stores a new record under a key.
+func (s *Server) createUnder(ctx context.Context, x *exchange, doc document, key string) (rec store.Record, replayed bool, err error) {
+	text, err := x.collection.complete(doc, key, s.records.MaxDocumentBytes())
+	if err != nil {
+		return store.Record{}, false, err
+	}
+	return s.records.CreateOnce(ctx, x.collection.Name, key, text, x.idempotency.once(x.collection, key, doc.text))
 }
 
 // describe sets the headers that tell a record's version, and returns the ETag.

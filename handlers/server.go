@@ -18,8 +18,9 @@ import (
 // Records is what the handlers need of the record store. Its errors are those of package store. A document handed in
 // must not be changed afterwards, by either side: the store may still be sending it when the call has returned.
 type Records interface {
-	// Create stores a document under a key that has none; otherwise the error is a *store.ConflictError.
-	Create(ctx context.Context, collection, key string, document []byte) (store.Record, error)
+	// CreateOnce stores a document under a key that has none; otherwise the error is a *store.ConflictError. replayed says
+	// that the same request, marked by once, has created the record before.
+	CreateOnce(ctx context.Context, collection, key string, document []byte, once store.Once) (rec store.Record, replayed bool, err error)
 	// Get returns the record under the key.
 	Get(ctx context.Context, collection, key string) (store.Record, error)
 	// Put stores a document whether or not there is a record; created tells which it was.

@@ -71,7 +71,7 @@ func (s *Store) Put(ctx context.Context, collection, key string, document []byte
 			if cond.demanded() {
 				return Record{}, false, fmt.Errorf("%w: there is no record", ErrPrecondition)
 			}
-			rec, err = s.create(b, p, key, document)
+			rec, err = s.create(b, p, key, document, Once{})
 			created = err == nil
 		}
 		// Lost to another request: a create came first, or the record changed hands. Look again.

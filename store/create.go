@@ -25,14 +25,32 @@ var errLost = errors.New("another request won")
 // Create stores a document under a key that has no record yet and returns the new record. A *ConflictError carries the
 // tag of the record that is there. After ErrUnknown the record may exist; after every other error it does not.
 func (s *Store) Create(ctx context.Context, collection, key string, document []byte) (Record, error) {
+	rec, _, err := s.CreateOnce(ctx, collection, key, document, Once{})
+	return rec, err
+}
+
+// CreateOnce is Create for a request that its client may repeat: when the record is there because an earlier repetition
+// created it, that is no conflict, and it is returned as it was created. Once the record has been changed, it is one.
+// ErrReused: the earlier request had another document.
+func (s *Store) CreateOnce(ctx context.Context, collection, key string, document []byte, once Once) (rec Record, replayed bool, err error) {
 	p, err := s.checkWrite(collection, key, document)
 	if err != nil {
-		return Record{}, err
+		return Record{}, false, err
 	}
 	b, cancel := newBudget(ctx)
 	defer cancel()
-	return s.create(b, p, key, document)
+	rec, err = s.create(b, p, key, document, once)
+	var earlier *replayedError
+	if errors.As(err, &earlier) {
+		return earlier.record, true, nil
+	}
+	return rec, false, err
 }
+
+// replayedError ends a create because an earlier repetition of it created the record.
+type replayedError struct{ record Record }
+
+func (e *replayedError) Error() string { return "created before, by the same request" }
 
 // checkWrite refuses what can be refused before anything is written (I6).
 func (s *Store) checkWrite(collection, key string, document []byte) (*placement, error) {
@@ -52,12 +70,13 @@ type creation struct {
 	ids      *placement
 	key      string
 	document []byte
+	once     Once
 	// elsewhere says that the last row was certainly not inserted because its node is away, so that another one may do.
 	elsewhere bool
 }
 
-func (s *Store) create(b budget, p *placement, key string, document []byte) (Record, error) {
-	c := &creation{store: s, budget: b, ids: p, key: key, document: document}
+func (s *Store) create(b budget, p *placement, key string, document []byte, once Once) (Record, error) {
+	c := &creation{store: s, budget: b, ids: p, key: key, document: document, once: once}
 	var err error
 	for range createTries {
 		var rec Record
@@ -137,7 +156,7 @@ func (c *creation) takeOver(holder, id int64) error {
 	switch {
 	case r.belongsTo(c.key):
 		c.ids.reuse(id)
-		return &ConflictError{Existing: r.tag()}
+		return c.conflict(r)
 	case r.state == live:
 		s.alarm("an ID was issued twice: an entry points at the row of another key", "collection", c.ids.collection, "id", holder)
 	}
@@ -180,7 +199,7 @@ func (c *creation) awaitRow(id int64) (*row, error) {
 // fence makes sure that the row at an ID is decided and returns it. A fence that lands late does no harm: it can only
 // take the place of a row that nobody was told of.
 func (c *creation) fence(id int64) (*row, error) {
-	f := c.newRow(id).asFence()
+	f := c.newFence(id)
 	err := c.store.insertRow(c.budget, c.ids.collection, f)
 	switch {
 	case err == nil:
@@ -195,11 +214,29 @@ func (c *creation) fence(id int64) (*row, error) {
 	return nil, fmt.Errorf("fence row %d: %w: %w", id, ErrUnavailable, err)
 }
 
+// newRow is the row that makes the record. A create that may be repeated leaves its mark there, which is enough to
+// recognise its own row: whichever repetition wrote it.
 func (c *creation) newRow(id int64) row {
-	now := c.store.timestamp()
-	return row{
-		id: id, key: c.key, state: live, version: 1, token: c.store.identity.token(), createdAt: now, updatedAt: now, document: c.document,
+	now, token := c.store.timestamp(), c.once.mark
+	if c.once.isZero() {
+		token = c.store.identity.token()
 	}
+	return row{id: id, key: c.key, state: live, version: 1, token: token, createdAt: now, updatedAt: now, document: c.document}
+}
+
+// newFence is a fence with a token of its own, so that nobody takes it for a row.
+func (c *creation) newFence(id int64) row {
+	f := c.newRow(id).asFence()
+	f.token = c.store.identity.token()
+	return f
+}
+
+// conflict says what the live record of the key, which stands in the way, is to this create.
+func (c *creation) conflict(r *row) error {
+	if err := c.once.judge(r); err != nil {
+		return err
+	}
+	return &replayedError{r.record()}
 }
 
 // insert commits the row of a reserved entry, sent at most once: the moment at which the record exists.
@@ -234,7 +271,7 @@ func (c *creation) occupied(mine *row) (Record, error) {
 	case r.token == mine.token:
 		return mine.record(), nil
 	case r.key == c.key:
-		return Record{}, &ConflictError{Existing: r.tag()}
+		return Record{}, c.conflict(r)
 	}
 	c.store.alarm("an ID was issued twice: its row belongs to another key", "collection", c.ids.collection, "id", mine.id)
 	c.ids.drop(mine.id)
@@ -246,14 +283,14 @@ func (c *creation) occupied(mine *row) (Record, error) {
 func (c *creation) resolve(mine *row) (Record, error) {
 	ctx, cancel := c.budget.resolving()
 	defer cancel()
-	err := c.store.insertRow(ctx, c.ids.collection, c.newRow(mine.id).asFence())
+	err := c.store.insertRow(ctx, c.ids.collection, c.newFence(mine.id))
 	unknown := fmt.Errorf("insert row %d: %w", mine.id, ErrUnknown)
 	switch {
 	case err == nil:
 		c.store.removeEntry(ctx, c.ids.collection, c.key, mine.id)
 		return Record{}, unknown // it may have lived and been deleted before the fence
 	case errors.Is(err, sqldb.ErrDuplicate):
-		if r, err := c.store.readRow(ctx, c.ids.collection, mine.id); err == nil && r != nil && r.token == mine.token {
+		if r, err := c.store.readRow(ctx, c.ids.collection, mine.id); err == nil && r != nil && r.state == live && r.token == mine.token {
 			return mine.record(), nil
 		}
 	}

@@ -24,6 +24,8 @@ var (
 	ErrNotFound = errors.New("record not found")
 	// ErrConflict: a record exists under the key.
 	ErrConflict = errors.New("record exists")
+	// ErrReused: the request that created the record had the same idempotency key, but another document.
+	ErrReused = errors.New("idempotency key reused")
 	// ErrPrecondition: the record is absent or not in the demanded version.
 	ErrPrecondition = errors.New("precondition failed")
 	// ErrBusy: other requests for the same key kept winning. Trying again is safe.

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"strconv"
@@ -71,4 +73,43 @@ func (i *Identity) token() (t token) {
 	binary.BigEndian.PutUint64(t[:8], i.instance)
 	binary.BigEndian.PutUint64(t[8:], i.writes.Add(1))
 	return t
+}
+
+// Once marks a create that its client repeats when it got no answer. The zero value marks none.
+type Once struct{ mark token }
+
+// NewOnce makes the mark of a create from the idempotency key that the client gave it and the document as it was sent. The
+// same key with another document makes another mark that is known to be of the same key.
+func NewOnce(idempotencyKey, collection, key string, document []byte) Once {
+	var o Once
+	of := sha256.New()
+	for _, part := range []string{collection, key, idempotencyKey} {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		of.Write(length[:])
+		of.Write([]byte(part))
+	}
+	copy(o.mark[:onceKeyBytes], of.Sum(nil))
+	body := sha256.Sum256(document)
+	copy(o.mark[onceKeyBytes:], body[:])
+	return o
+}
+
+// onceKeyBytes is how much of a mark tells idempotency keys apart; the rest tells documents apart. Marks are only ever
+// compared between creates of one record, so that 64 bits each are plenty.
+const onceKeyBytes = 8
+
+// isZero reports whether no create is marked.
+func (o Once) isZero() bool { return o == Once{} }
+
+// judge says what a live record that stands in the way of the marked create is to it: its own, made by an earlier
+// repetition and not changed since (nil), another one's, or its own but for the document.
+func (o Once) judge(r *row) error {
+	switch {
+	case o.isZero() || !bytes.Equal(r.token[:onceKeyBytes], o.mark[:onceKeyBytes]):
+		return &ConflictError{Existing: r.tag()}
+	case r.token != o.mark:
+		return ErrReused
+	}
+	return nil
 }
