@@ -69,6 +69,7 @@ var statuses = []status{
 	{errBodyTimeout, http.StatusRequestTimeout, "request_timeout", "Request timeout", "The body did not arrive in time.", false},
 	{errConfig, http.StatusUnprocessableEntity, "config_refused", "Config refused", "The config file is not put in force; the running config stays.", false},
 	{errParameter, http.StatusBadRequest, "invalid_parameter", "Invalid query parameter", "A query parameter is unknown or has a value that it does not take.", false},
+	{errOverloaded, http.StatusServiceUnavailable, "overloaded", "Overloaded", "Too many requests are under way. Nothing was changed; try again.", true},
 	{store.ErrInvalid, http.StatusBadRequest, "invalid_key", "Invalid key", "The key breaks a rule.", false},
 	{store.ErrTooLarge, http.StatusRequestEntityTooLarge, "body_too_large", "Body too large", "The document does not fit the smallest node.", false},
 	{store.ErrNotFound, http.StatusNotFound, "record_not_found", "Record not found", "There is no record under this key.", false},

@@ -34,11 +34,11 @@ type route struct {
 // publicRoutes is the route table of the clients' listener. A known path with another method is 405, all else 404.
 func (s *Server) publicRoutes() []route {
 	return append(s.healthRoutes(), []route{
-		{http.MethodPost, patternCollection, s.onCollection(s.post)},
-		{http.MethodGet, patternRecord, s.onRecord(s.get)},
-		{http.MethodHead, patternRecord, s.onRecord(s.get)},
-		{http.MethodPut, patternRecord, s.onRecord(s.put)},
-		{http.MethodDelete, patternRecord, s.onRecord(s.delete)},
+		{http.MethodPost, patternCollection, s.gated(s.onCollection(s.post))},
+		{http.MethodGet, patternRecord, s.gated(s.onRecord(s.get))},
+		{http.MethodHead, patternRecord, s.gated(s.onRecord(s.get))},
+		{http.MethodPut, patternRecord, s.gated(s.onRecord(s.put))},
+		{http.MethodDelete, patternRecord, s.gated(s.onRecord(s.delete))},
 	}...)
 }
 

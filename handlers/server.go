@@ -49,6 +49,9 @@ type Limits struct {
 	RequestTimeout time.Duration
 	// MaxBodyBytes bounds the body of one record, MaxBulkBytes a whole JSON array. An NDJSON stream has no end to bound.
 	MaxBodyBytes, MaxBulkBytes int64
+	// MaxRequests bounds the requests for records that are under way at once, MaxRequestBytes their bodies together.
+	MaxRequests     int
+	MaxRequestBytes int64
 }
 
 // Options are the settings of a Server.
@@ -84,6 +87,7 @@ type Server struct {
 	logger      *slog.Logger
 	// limits are read once per request, by observe, so that one request never sees two of them.
 	limits atomic.Pointer[Limits]
+	gate   gate
 	// streamIdle bounds one wait for the client of a bulk request, in either direction.
 	streamIdle time.Duration
 	public     *echo.Echo

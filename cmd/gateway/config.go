@@ -45,6 +45,10 @@ type ServerConfig struct {
 	MaxBodyBytes Bytes `mapstructure:"max_body_bytes"`
 	// MaxBulkBytes bounds a body that is a JSON array. An NDJSON stream as a whole has no bound.
 	MaxBulkBytes Bytes `mapstructure:"max_bulk_bytes"`
+	// MaxRequests bounds the requests for records under way at once; more are refused at once.
+	MaxRequests int `mapstructure:"max_requests"`
+	// MaxRequestBytes bounds the memory that the bodies of all requests under way take together.
+	MaxRequestBytes Bytes `mapstructure:"max_request_bytes"`
 	// ShutdownGrace is how long a stopping gateway waits for the requests under way; 0 cuts them off.
 	ShutdownGrace time.Duration `mapstructure:"shutdown_grace"`
 }
@@ -150,7 +154,8 @@ func defaultConfig() Config {
 			RequestTimeout: 5 * time.Second,
 			MaxBodyBytes:   1 * mebibyte,
 			MaxBulkBytes:   16 * mebibyte,
-			ShutdownGrace:  20 * time.Second,
+			MaxRequests:    4096, MaxRequestBytes: 256 * mebibyte,
+			ShutdownGrace: 20 * time.Second,
 		},
 		Admin:       AdminConfig{Listen: "127.0.0.1:9090"},
 		Log:         LogConfig{Level: "info"},

@@ -36,6 +36,8 @@ var hotKeys = []string{
 	"server.request_timeout",
 	"server.max_body_bytes",
 	"server.max_bulk_bytes",
+	"server.max_requests",
+	"server.max_request_bytes",
 	"log.level",
 	"ids.order",
 	"ids.open_ranges",

@@ -22,6 +22,7 @@ const (
 	maxShutdownGrace                     = 10 * time.Minute
 	minBodyBytes, maxBodyBytes           = 1 * kibibyte, 64 * mebibyte
 	maxBulkBytes                         = 1 * gibibyte
+	maxRequests                          = 1_000_000
 	// maxCacheBytes keeps a slip of the unit from taking all memory.
 	maxCacheBytes  = 64 * 1024 * mebibyte
 	maxConnections = 10_000
@@ -84,6 +85,8 @@ func checkServer(cfg *Config, f *faults) {
 	between(f, "server.shutdown_grace", cfg.Server.ShutdownGrace, 0, maxShutdownGrace)
 	between(f, "server.max_body_bytes", cfg.Server.MaxBodyBytes, minBodyBytes, maxBodyBytes)
 	between(f, "server.max_bulk_bytes", cfg.Server.MaxBulkBytes, minBodyBytes, maxBulkBytes)
+	between(f, "server.max_requests", cfg.Server.MaxRequests, 1, maxRequests)
+	between(f, "server.max_request_bytes", cfg.Server.MaxRequestBytes, minBodyBytes, maxCacheBytes)
 	f.check(cfg.Server.MaxBulkBytes >= cfg.Server.MaxBodyBytes || f.isDropped("server.max_body_bytes"), "server.max_bulk_bytes",
 		fmt.Sprintf("must be at least server.max_body_bytes, %v", cfg.Server.MaxBodyBytes), cfg.Server.MaxBulkBytes)
 }

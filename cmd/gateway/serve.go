@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
@@ -65,6 +66,7 @@ func serve(ctx context.Context, r *reloader, logger *slog.Logger) error {
 	options := handlerOptions(cfg, p, logger)
 	options.Reload = func(ctx context.Context) (handlers.Reloaded, error) { return r.reload(ctx, triggerAdmin) }
 	server := handlers.New(p.store, options)
+	registerLoad(p.metrics, server)
 	r.attach(p, server, logger)
 	stopWatching := newWatcher(r, hangups).start(ctx)
 	err = listen(ctx, cfg, server, logger)
@@ -93,12 +95,28 @@ func handlerOptions(cfg *Config, p *parts, logger *slog.Logger) handlers.Options
 	return options
 }
 
+// registerLoad shows the load of the handlers in the metrics.
+func registerLoad(metrics prometheus.Registerer, server *handlers.Server) {
+	metrics.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "gateway_handlers_requests", Help: "Requests for records under way.",
+		}, func() float64 { return float64(server.Load().Requests) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "gateway_handlers_request_bytes", Help: "Memory that the bodies of requests under way may take.",
+		}, func() float64 { return float64(server.Load().Bytes) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "gateway_handlers_overloaded_total", Help: "Requests that were refused because too many were under way.",
+		}, func() float64 { return float64(server.Load().Refused) }),
+	)
+}
+
 // limitsOf are the limits of requests by config.
 func limitsOf(cfg *Config) handlers.Limits {
 	return handlers.Limits{
 		RequestTimeout: cfg.Server.RequestTimeout,
 		MaxBodyBytes:   int64(cfg.Server.MaxBodyBytes),
 		MaxBulkBytes:   int64(cfg.Server.MaxBulkBytes),
+		MaxRequests:    cfg.Server.MaxRequests, MaxRequestBytes: int64(cfg.Server.MaxRequestBytes),
 	}
 }
 
