@@ -318,3 +318,70 @@ func TestSpreadNodeKilled(t *testing.T) {
 	made.readBack(t, g)
 	g.stop(t)
 }
+
+// TestSmallStep: with segments of ten IDs, a thousand creates at once get their IDs without an error.
+func TestSmallStep(t *testing.T) {
+	const creates = 1000
+	stacks(t, func(t *testing.T, kind string) {
+		s := newStack(t, kind, 1, 10_000_000)
+		s.ids = ", step: {min: 10, max: 10}"
+		g, made := startGateway(t, s.config()), newAcknowledged()
+		if err := together(creates, func(c int) error { return made.create(g, fmt.Sprintf("record-%d", c)) }); err != nil {
+			t.Error(err)
+		}
+		made.readBack(t, g)
+		g.stop(t)
+	})
+}
+
+// TestIDsAtTheEdges: the first and the last ID of ranges, and one beyond 32 bits, are stored on the node that owns them and
+// found there (I5).
+func TestIDsAtTheEdges(t *testing.T) {
+	const size, far = 10_000_000, 1 << 31
+	for _, kind := range stackKinds(t)[1:] {
+		t.Run(kind, func(t *testing.T) {
+			s := newStack(t, kind, 3, size)
+			s.nodes[2].ranges = fmt.Sprintf("3-%d", far/size+1)
+			s.ids = ", step: {min: 1, max: 1}"
+			g, made := startGateway(t, s.config()), newAcknowledged()
+			made.post(t, g, "first", 1)
+			g.stop(t)
+			issuer := openSQL(t, s.issuer)
+			exec := func(query string, args ...any) {
+				t.Helper()
+				if _, err := issuer.Exec(query, args...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			exec("UPDATE id_segment SET next_id = ? WHERE range_no = 1", size)
+			g = startGateway(t, s.config())
+			made.post(t, g, "edge", 2)
+			g.stop(t)
+			exec("UPDATE id_segment SET next_id = hi WHERE range_no = 2")
+			for number := int64(3); number <= far/size; number++ {
+				exec("INSERT INTO id_segment (collection, range_no, lo, hi, stride, next_id) VALUES ('records', ?, ?, ?, 1, ?)",
+					number, (number-1)*size+1, number*size+1, number*size+1)
+			}
+			exec("INSERT INTO id_segment (collection, range_no, lo, hi, stride, next_id) VALUES ('records', ?, ?, ?, 1, ?)",
+				far/size+1, far/size*size+1, (far/size+1)*size+1, far)
+			g = startGateway(t, s.config())
+			made.post(t, g, "far", 1)
+			for _, id := range []int64{1, size, size + 1, far} {
+				if made.keys[fmt.Sprint(id)] == "" {
+					t.Errorf("no record has the ID %d: %v", id, made.keys)
+				}
+			}
+			made.readBack(t, g)
+			for node, ids := range map[int][]int64{0: {1, size}, 1: {size + 1}, 2: {far}} {
+				db := openSQL(t, s.nodes[node].dsn)
+				for _, id := range ids {
+					table := fmt.Sprintf("records_r%05d", (id-1)/size+1)
+					if n := column[int](t, db, fmt.Sprintf("SELECT COUNT(*) FROM %s WHERE id = %d", table, id)); n[0] != 1 {
+						t.Errorf("row %d is not in %s of %s", id, table, s.nodes[node].name)
+					}
+				}
+			}
+			g.stop(t)
+		})
+	}
+}
