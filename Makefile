@@ -20,6 +20,10 @@ test: ## set up real servers (as root on Debian 12, or name your own) and run ev
 	scripts/stack.sh run go test -count=1 -v -run TestServersAnswer ./test/servers
 	scripts/stack.sh run go test -race -shuffle=on -timeout 30m ./...
 
+.PHONY: sim
+sim: ## play the record protocol on simulated databases, with 100,000 seeds (SIM_SEEDS=n for more; a minute)
+	SIM_SEEDS=$(or $(SIM_SEEDS),100000) go test -count=1 -v -timeout 0 -run '^TestSimulation$$' ./store
+
 .PHONY: fuzz
 fuzz: ## let each fuzz test look for a minute
 	go test -run '^$$' -fuzz FuzzMap -fuzztime 60s ./rangeshard

@@ -45,6 +45,7 @@ type fakeRecords struct {
 	max     int64
 	health  []store.Health
 	levels  store.Levels
+	sweeper store.SweeperStatus
 	// before runs ahead of every call, with the key; its error is the call's.
 	before func(ctx context.Context, op, key string) error
 }
@@ -158,6 +159,16 @@ func (f *fakeRecords) Levels(ctx context.Context, exact bool) (store.Levels, err
 		}
 	}
 	return f.levels, nil
+}
+
+// Sweeper repeats what the test has set.
+func (f *fakeRecords) Sweeper(ctx context.Context) (store.SweeperStatus, error) {
+	if f.before != nil {
+		if err := f.before(ctx, "sweeper", ""); err != nil {
+			return store.SweeperStatus{}, err
+		}
+	}
+	return f.sweeper, nil
 }
 
 // count is the number of records.

@@ -19,6 +19,7 @@ const (
 	patternProfiles   = "/debug/pprof/*"
 	patternReload     = "/admin/reload"
 	patternRanges     = "/admin/ranges"
+	patternSweeper    = "/admin/sweeper"
 )
 
 // handler answers one request within ctx, which ends at the request timeout. An error that it returns becomes a problem
@@ -49,6 +50,7 @@ func (s *Server) adminRoutes() []route {
 		{http.MethodGet, patternProfiles, profiles},
 		{http.MethodPost, patternReload, s.reload},
 		{http.MethodGet, patternRanges, s.ranges},
+		{http.MethodGet, patternSweeper, s.sweeper},
 	}...)
 }
 

@@ -33,6 +33,8 @@ type Records interface {
 	MaxDocumentBytes() int64
 	// Levels says how full the ranges are; exact counts every record, as long as ctx lasts.
 	Levels(ctx context.Context, exact bool) (store.Levels, error)
+	// Sweeper says what the sweeper of the fleet does.
+	Sweeper(ctx context.Context) (store.SweeperStatus, error)
 }
 
 // Collection is one collection that the gateway serves.

@@ -63,6 +63,7 @@ func TestConformance(t *testing.T) {
 		{"InsertRace", testInsertRace},
 		{"InsertBatch", testInsertBatch},
 		{"Find", testFind},
+		{"Scan", testScan},
 		{"Replace", testReplace},
 		{"ReplaceRace", testReplaceRace},
 		{"Remove", testRemove},
@@ -327,8 +328,9 @@ func testCanceled(t *testing.T, x Index) {
 	cancel()
 	_, replace := x.Replace(ctx, orders, "a", 1, 2)
 	_, find := x.Find(ctx, orders, []string{"a"})
+	_, scan := x.Scan(ctx, orders, "", 1)
 	for op, err := range map[string]error{
-		"insert": x.Insert(ctx, orders, []Entry{{"b", 1}})[0], "replace": replace, "find": find,
+		"insert": x.Insert(ctx, orders, []Entry{{"b", 1}})[0], "replace": replace, "find": find, "scan": scan,
 		"remove": x.Remove(ctx, orders, []Entry{{"a", 1}}), "ping": x.Ping(ctx),
 	} {
 		if !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {

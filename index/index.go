@@ -42,6 +42,12 @@ type Index interface {
 	// failure is ErrUnavailable.
 	Find(ctx context.Context, collection string, keys []string) (map[string]int64, error)
 
+	// Scan returns the entries whose keys come after the given one, "" for all, in the byte order of keys: the first of them
+	// up to limit, 1 to 1,000; fewer are all that is left. It reads from the primary. Of entries that come and go during
+	// a walk from batch to batch some may be missed; one that is there all along is met exactly once. A failure is
+	// ErrUnavailable.
+	Scan(ctx context.Context, collection, after string, limit int) ([]Entry, error)
+
 	// Replace changes the entry {key, old} to {key, new} in one step. It returns false, and changes nothing, when the key
 	// has another entry or none.
 	Replace(ctx context.Context, collection, key string, old, new int64) (bool, error)

@@ -243,6 +243,10 @@ print_env() {
   for p in "${mysql_ports[@]}" "$mariadb_port"; do urls+="mysql://root@127.0.0.1:$p/ "; done
   echo "export GATEWAY_TEST_MYSQL='${urls% }'"
   echo "export GATEWAY_TEST_MONGO='mongodb://127.0.0.1:$mongo_port/'"
+  # For servers that a test starts for itself, to kill and to stop them.
+  echo "export GATEWAY_TEST_MARIADBD='$(command -v mariadbd)'"
+  echo "export GATEWAY_TEST_FERRETDB='$dir/bin/ferretdb'"
+  echo "export GATEWAY_TEST_POSTGRES='postgres://postgres@127.0.0.1:$postgres_port/postgres'"
 }
 
 run() {

@@ -78,6 +78,13 @@ func (g *gatedIndex) Find(ctx context.Context, collection string, keys []string)
 	return g.Index.Find(ctx, collection, keys)
 }
 
+func (g *gatedIndex) Scan(ctx context.Context, collection, after string, limit int) ([]index.Entry, error) {
+	if err := g.refusal(); err != nil {
+		return nil, err
+	}
+	return g.Index.Scan(ctx, collection, after, limit)
+}
+
 func (g *gatedIndex) Replace(ctx context.Context, collection, key string, old, new int64) (bool, error) {
 	if err := g.refusal(); err != nil {
 		return false, err

@@ -265,7 +265,7 @@ func (c *creation) occupied(mine *row) (Record, error) {
 	r, err := c.store.readRow(c.budget, c.ids.collection, mine.id)
 	switch {
 	case err != nil:
-		return Record{}, fmt.Errorf("%w: %w", ErrUnknown, err)
+		return Record{}, fmt.Errorf("insert row %d: %w: %s", mine.id, ErrUnknown, err.Error()) // not unavailable as well
 	case r == nil || r.state == fence:
 		return Record{}, errLost
 	case r.token == mine.token:

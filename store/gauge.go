@@ -40,7 +40,7 @@ func (s *Store) Levels(ctx context.Context, exact bool) (Levels, error) {
 		about.exact, about.most, about.patience = true, int(now.layout.LastRange())*len(s.placements), 0
 	}
 	for i, n := range now.nodes {
-		about.nodes[i].rows = n.rows
+		about.nodes[i].rows = n.guarded
 	}
 	about.open = map[idsegment.Name]bool{}
 	for collection, p := range s.placements {

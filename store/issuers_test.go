@@ -226,6 +226,10 @@ func TestLedgerCatchesRewind(t *testing.T) {
 				t.Errorf("ID %d was issued before", rec.Tag.ID)
 			}
 		}
+		// The lease runs in the background: the create may fail before it has been logged why.
+		for deadline := time.Now().Add(5 * time.Second); !strings.Contains(first.log.String(), "level=ERROR") && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
 		if !failed || !strings.Contains(first.log.String(), "level=ERROR") {
 			t.Errorf("no alarm: failed %v, log\n%s", failed, first.log)
 		}

@@ -31,6 +31,9 @@ type lane[Q, A any] struct {
 	parallel int
 	// unsent and unknown are what a caller is told that gives up while its question is queued, or on its way.
 	unsent, unknown error
+	// woken is called by each caller whose answer came with a batch, before it goes on; nil but in tests, which have to let
+	// such callers go on in an order of their choice.
+	woken func(ctx context.Context)
 
 	mu      sync.Mutex
 	queue   []*call[Q, A]
@@ -85,6 +88,9 @@ func (l *lane[Q, A]) ask(ctx context.Context, question Q) (A, error) {
 	l.mu.Unlock()
 	select {
 	case <-c.done:
+		if l.woken != nil {
+			l.woken(ctx)
+		}
 		return c.answer.value, c.answer.err
 	case <-ctx.Done():
 		var none A

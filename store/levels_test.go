@@ -273,7 +273,7 @@ func TestLevelsNodeAway(t *testing.T) {
 		toNode.Stall()
 		for range breakerFailures + 1 {
 			about := newSurvey(s.topology.Load().layout)
-			about.nodes[0].rows, about.most, about.patience = n.rows, sampleTables, 20*time.Millisecond
+			about.nodes[0].rows, about.most, about.patience = n.guarded, sampleTables, 20*time.Millisecond
 			stalled, err := s.gauge.look(t.Context(), about)
 			if err != nil || stalled.Ranges[0].Live != before.Ranges[0].Live {
 				t.Errorf("stalled: %+v, %v", stalled, err)

@@ -88,6 +88,7 @@ type rows interface {
 	prepare(ctx context.Context, table string) error
 	ledger
 	counter
+	scanner
 	// insert adds rows and answers for each of them; nil means added. One that is refused fails alone.
 	insert(ctx context.Context, table string, batch []row) []error
 	// read returns those of the rows that exist, in no particular order, fences included.
@@ -99,9 +100,9 @@ type rows interface {
 // rowsOf picks the dialect of a node.
 func rowsOf(db *sqldb.DB) rows {
 	if db.Engine() == sqldb.SQLite {
-		return &sqliteRows{sqlLedger{db}, sqlCounter{db}, db}
+		return &sqliteRows{sqlLedger{db}, sqlCounter{db}, sqlScanner{db}, db}
 	}
-	return &mysqlRows{sqlLedger{db}, sqlCounter{db}, db, func() int64 { return db.Server().MaxPacketBytes }}
+	return &mysqlRows{sqlLedger{db}, sqlCounter{db}, sqlScanner{db}, db, func() int64 { return db.Server().MaxPacketBytes }}
 }
 
 // tableName names the range table of a collection and a range. Collection names are checked by config: letters, digits

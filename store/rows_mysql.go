@@ -19,6 +19,7 @@ import (
 type mysqlRows struct {
 	sqlLedger
 	sqlCounter
+	sqlScanner
 	db *sqldb.DB
 	// packetBytes is the largest statement that the server takes, known once it has answered.
 	packetBytes func() int64

@@ -17,6 +17,7 @@ import (
 type sqliteRows struct {
 	sqlLedger
 	sqlCounter
+	sqlScanner
 	db *sqldb.DB
 }
 

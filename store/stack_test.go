@@ -5,8 +5,10 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,13 +67,33 @@ func fresh(t *testing.T, engine servers.Engine) deployment {
 // opened is an open store with all that belongs to it.
 type opened struct {
 	*Store
-	log     *bytes.Buffer
+	log     *logBuffer
 	closers []func() error
 }
 
+// logBuffer is a log that may be read while it is written.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// String is the log so far.
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
 // try opens a store on the deployment, doing what the gateway's own wiring does.
-func (d deployment) try(ctx context.Context, logTo *bytes.Buffer) (*opened, error) {
-	o := &opened{log: logTo}
+func (d deployment) try(ctx context.Context, logTo io.Writer) (*opened, error) {
+	o := &opened{}
 	fail := func(err error) (*opened, error) { o.abandon(); return nil, err }
 	ix, err := index.New(d.Index, index.Options{AllowStandalone: true})
 	if err != nil {
@@ -123,10 +145,12 @@ func (d deployment) try(ctx context.Context, logTo *bytes.Buffer) (*opened, erro
 // open opens a store that is closed with the test.
 func (d deployment) open(t *testing.T) *opened {
 	t.Helper()
-	o, err := d.try(t.Context(), &bytes.Buffer{})
+	log := &logBuffer{}
+	o, err := d.try(t.Context(), log)
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.log = log
 	t.Cleanup(func() { o.shut(t) })
 	return o
 }

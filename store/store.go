@@ -33,6 +33,8 @@ type Config struct {
 	Identity  *Identity
 	// CacheBytes bounds the memory for remembering the IDs of keys; 0 turns that off.
 	CacheBytes int64
+	// Sweeping is how the sweeper works; zero turns it off.
+	Sweeping Sweeping
 	// Now is the clock of created_at and updated_at.
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -55,6 +57,7 @@ type Store struct {
 	cache      *keyCache
 	metrics    *metrics
 	gauge      gauge
+	sweeper    *sweeper
 	// background is the context of what runs on its own; tasks counts it. Both end with Close.
 	background context.Context
 	stop       context.CancelFunc
@@ -86,6 +89,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		s.placements[collection] = newPlacement(s, collection, cfg.Sequences, cfg.Placement)
 		s.entries[collection] = newEntries(s, collection)
 	}
+	s.sweeper = newSweeper(s, cfg.Sweeping, cfg.Collections, cfg.Metrics)
 	if err := s.admitFirst(ctx); err != nil {
 		return nil, err
 	}
@@ -93,6 +97,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		s.tasks.Go(s.awaitAll)
 	}
 	s.tasks.Go(s.watchLevels)
+	s.tasks.Go(s.sweeper.run)
 	return s, nil
 }
 

@@ -29,6 +29,7 @@ type Config struct {
 	Cache       CacheConfig        `mapstructure:"cache"`
 	IDs         IDsConfig          `mapstructure:"ids"`
 	Ranges      RangesConfig       `mapstructure:"ranges"`
+	Sweeper     SweeperConfig      `mapstructure:"sweeper"`
 	// Nodes has at least one element. Their ranges are disjoint and, taken together, contiguous from 1 (I5).
 	Nodes []NodeConfig `mapstructure:"nodes"`
 }
@@ -130,6 +131,14 @@ type RangesConfig struct {
 	AlarmPercent int `mapstructure:"alarm_percent"`
 }
 
+// SweeperConfig is how the gateway looks for damage in the stores.
+type SweeperConfig struct {
+	// RowsPerSecond bounds the rows and entries that are looked at; 0 turns the sweeper off.
+	RowsPerSecond int `mapstructure:"rows_per_second"`
+	// Interval is the pause between two passes, 1 s to 30 days.
+	Interval time.Duration `mapstructure:"interval"`
+}
+
 // NodeConfig is one database that holds rows.
 type NodeConfig struct {
 	Name string `mapstructure:"name"`
@@ -167,7 +176,8 @@ func defaultConfig() Config {
 			Step:    StepConfig{Min: 100, Max: 10_000},
 			Order:   orderStrict, OpenRanges: 2, HighLevelPercent: 90,
 		},
-		Ranges: RangesConfig{Size: 10_000_000, WarnPercent: 75, AlarmPercent: 90},
+		Ranges:  RangesConfig{Size: 10_000_000, WarnPercent: 75, AlarmPercent: 90},
+		Sweeper: SweeperConfig{RowsPerSecond: 1000, Interval: time.Hour},
 		Nodes: []NodeConfig{
 			{Name: "node-1", DSN: "sqlite://data/node-1.db", Connections: defaultNodeConnections, Ranges: "1"},
 			{Name: "node-2", DSN: "sqlite://data/node-2.db", Connections: defaultNodeConnections, Ranges: "2"},

@@ -44,6 +44,8 @@ var hotKeys = []string{
 	"ids.high_level_percent",
 	"ranges.warn_percent",
 	"ranges.alarm_percent",
+	"sweeper.rows_per_second",
+	"sweeper.interval",
 	patternConnections,
 	patternDrain,
 	patternDSN,

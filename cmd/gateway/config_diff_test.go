@@ -37,6 +37,8 @@ func TestCompareConfigs(t *testing.T) {
 			changes: []string{"server.request_timeout: 5s -> 1m0s", "server.max_body_bytes: 1MiB -> 2MiB", "server.max_bulk_bytes: 16MiB -> 20MiB"}},
 		{name: "log level and pool", replace: []string{"name: node-2,", "name: node-2, connections: 7,"}, more: "log: {level: debug}\n",
 			changes: []string{"log.level: info -> debug", "nodes[1].connections: 32 -> 7"}},
+		{name: "sweeper", more: "sweeper: {rows_per_second: 0, interval: 2h}\n",
+			changes: []string{"sweeper.rows_per_second: 1000 -> 0", "sweeper.interval: 1h0m0s -> 2h0m0s"}},
 		{name: "drain", replace: []string{"name: node-2,", "name: node-2, drain: true,"}, changes: []string{"nodes[1].drain: false -> true"}, grows: true},
 		{name: "a listener", replace: []string{"127.0.0.1:8080", "127.0.0.1:8081"}, more: node3,
 			changes:  []string{"nodes[2]: appended (node-3, ranges 4)"},

@@ -31,6 +31,9 @@ const (
 	maxIssuers                 = 9
 	maxStep                    = 1_000_000
 	minRangeSize, maxRangeSize = 10, 1_000_000_000_000
+	maxSweepRate               = 1_000_000
+	// The upper bound is a month: a sweep is also what deletes old fences.
+	minSweepInterval, maxSweepInterval = time.Second, 30 * 24 * time.Hour
 )
 
 var (
@@ -51,6 +54,8 @@ func validateConfig(cfg *Config, f *faults) {
 	between(f, "ranges.alarm_percent", cfg.Ranges.AlarmPercent, 1, 100)
 	f.check(cfg.Ranges.WarnPercent <= cfg.Ranges.AlarmPercent || f.isDropped("ranges.warn_percent"), "ranges.alarm_percent",
 		fmt.Sprintf("must be at least ranges.warn_percent, %d", cfg.Ranges.WarnPercent), cfg.Ranges.AlarmPercent)
+	between(f, "sweeper.rows_per_second", cfg.Sweeper.RowsPerSecond, 0, maxSweepRate)
+	between(f, "sweeper.interval", cfg.Sweeper.Interval, minSweepInterval, maxSweepInterval)
 	between(f, "index.connections", cfg.Index.Connections, 1, maxConnections)
 	between(f, "cache.max_bytes", cfg.Cache.MaxBytes, 0, maxCacheBytes)
 	checkNodes(cfg.Nodes, f)

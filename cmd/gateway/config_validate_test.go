@@ -79,6 +79,13 @@ func TestConfigNameRules(t *testing.T) {
 
 func TestConfigNumberRules(t *testing.T) {
 	runFaultCases(t, []faultCase{
+		{name: "sweeper off", text: "sweeper: {rows_per_second: 0, interval: 1s}"},
+		{name: "sweeper", text: "sweeper:\n  rows_per_second: 1000001\n  interval: 721h", want: []string{
+			"config.yaml:2: sweeper.rows_per_second: must be 0 to 1000000 (got 1000001)",
+			"config.yaml:3: sweeper.interval: must be 1s to 720h0m0s (got 721h0m0s)"}},
+		{name: "sweeper below", text: "sweeper: {rows_per_second: -1, interval: 999ms}", want: []string{
+			"config.yaml:1: sweeper.rows_per_second: must be 0 to 1000000 (got -1)",
+			"config.yaml:1: sweeper.interval: must be 1s to 720h0m0s (got 999ms)"}},
 		{name: "range too small", text: "ranges: {size: 9}", want: []string{"config.yaml:1: ranges.size: must be 10 to 1000000000000 (got 9)"}},
 		{name: "range too large", text: "ranges: {size: 1000000000001}", want: []string{"config.yaml:1: ranges.size: must be 10 to 1000000000000 (got 1000000000001)"}},
 		{name: "range bounds", text: "ranges: {size: 10}"},

@@ -184,6 +184,7 @@ func (r *reloader) apply(ctx context.Context, now content) ([]string, error) {
 	}
 	r.parts.store.SetPlacement(ctx, placementOf(next))
 	r.parts.store.SetAlarmLevels(alarmLevelsOf(next))
+	r.parts.store.SetSweeping(sweepingOf(next))
 	r.server.SetLimits(limitsOf(next))
 	r.setLevel(next)
 	r.running = next

@@ -61,7 +61,7 @@ func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts,
 		Fleet: fleet, Index: ix,
 		Collections: collectionNames(cfg), Identity: p.identity,
 		CacheBytes: int64(cfg.Cache.MaxBytes),
-		Placement:  placementOf(cfg), AlarmLevels: alarmLevelsOf(cfg),
+		Placement:  placementOf(cfg), AlarmLevels: alarmLevelsOf(cfg), Sweeping: sweepingOf(cfg),
 		Sequences: idsegment.Options{MinStep: cfg.IDs.Step.Min, MaxStep: cfg.IDs.Step.Max, Logger: logger},
 		Now:       time.Now, Logger: logger, Metrics: p.metrics,
 	})
@@ -111,6 +111,11 @@ func placementOf(cfg *Config) store.Placement {
 
 func alarmLevelsOf(cfg *Config) store.AlarmLevels {
 	return store.AlarmLevels{Warn: float64(cfg.Ranges.WarnPercent) / 100, Alarm: float64(cfg.Ranges.AlarmPercent) / 100}
+}
+
+// sweepingOf leaves requests twice their time between the two looks at an entry that dangles.
+func sweepingOf(cfg *Config) store.Sweeping {
+	return store.Sweeping{RowsPerSecond: cfg.Sweeper.RowsPerSecond, Interval: cfg.Sweeper.Interval, Grace: 2 * cfg.Server.RequestTimeout}
 }
 
 func indexOptions(cfg *Config) index.Options {

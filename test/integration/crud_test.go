@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"keyrange/test/gateway"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -77,16 +79,16 @@ var shownHeaders = []string{"Content-Type", "ETag", "Location", "Allow", "Retry-
 // transcript writes calls and answers as text that is the same for every gateway.
 type transcript struct {
 	strings.Builder
-	g     *gateway
+	g     *gateway.Process
 	calls int
 }
 
 // call makes one call. The request id is the client's, so that it is known.
-func (tr *transcript) call(t *testing.T, e exchange) answer {
+func (tr *transcript) call(t *testing.T, e exchange) gateway.Answer {
 	t.Helper()
 	tr.calls++
 	id := fmt.Sprintf("call-%d", tr.calls)
-	a := tr.g.do(t, e.method, e.path, e.body, append([]string{"X-Request-Id: " + id}, e.headers...)...)
+	a := tr.g.Do(t, e.method, e.path, e.body, append([]string{"X-Request-Id: " + id}, e.headers...)...)
 	fmt.Fprintf(tr, "%s %s\n", e.method, e.path)
 	for _, header := range e.headers {
 		fmt.Fprintln(tr, header)
@@ -94,18 +96,18 @@ func (tr *transcript) call(t *testing.T, e exchange) answer {
 	if e.body != "" {
 		fmt.Fprintln(tr, strings.TrimSpace(e.body))
 	}
-	text := fmt.Sprintf("%d\n", a.status)
+	text := fmt.Sprintf("%d\n", a.Status)
 	for _, name := range shownHeaders {
-		if value := a.header.Get(name); value != "" {
+		if value := a.Header.Get(name); value != "" {
 			text += name + ": " + value + "\n"
 		}
 	}
 	if e.method == "HEAD" {
-		text += "Content-Length: " + a.header.Get("Content-Length") + "\n"
+		text += "Content-Length: " + a.Header.Get("Content-Length") + "\n"
 	}
-	fmt.Fprintf(tr, "%s%s\n\n", text, strings.TrimSuffix(a.body, "\n"))
-	if (a.header.Get("Last-Modified") != "") != (a.header.Get("ETag") != "" && a.status < 400) {
-		t.Errorf("%s %s: Last-Modified %q with ETag %q", e.method, e.path, a.header.Get("Last-Modified"), a.header.Get("ETag"))
+	fmt.Fprintf(tr, "%s%s\n\n", text, strings.TrimSuffix(a.Body, "\n"))
+	if (a.Header.Get("Last-Modified") != "") != (a.Header.Get("ETag") != "" && a.Status < 400) {
+		t.Errorf("%s %s: Last-Modified %q with ETag %q", e.method, e.path, a.Header.Get("Last-Modified"), a.Header.Get("ETag"))
 	}
 	return a
 }
@@ -126,7 +128,7 @@ func nameIDs(text string) string {
 }
 
 // crudTranscript makes all calls on a fresh gateway.
-func crudTranscript(t *testing.T, g *gateway) string {
+func crudTranscript(t *testing.T, g *gateway.Process) string {
 	t.Helper()
 	single := &transcript{g: g}
 	made := 0
@@ -134,11 +136,11 @@ func crudTranscript(t *testing.T, g *gateway) string {
 	for _, e := range crudCalls {
 		a := single.call(t, e)
 		var doc struct{ Key string }
-		if e.method == "POST" && a.status == 201 && !strings.Contains(e.body, `"key"`) && json.Unmarshal([]byte(a.body), &doc) == nil {
+		if e.method == "POST" && a.Status == 201 && !strings.Contains(e.body, `"key"`) && json.Unmarshal([]byte(a.Body), &doc) == nil {
 			made++
 			masks = append(masks, doc.Key, fmt.Sprintf("MADE-KEY-%d", made))
-			if got := g.do(t, "GET", a.header.Get("Location"), ""); got.body != a.body || a.header.Get("Location") != "/v1/records/"+doc.Key {
-				t.Errorf("the record under the made key %s at %s: got %q, want %q", doc.Key, a.header.Get("Location"), got.body, a.body)
+			if got := g.Do(t, "GET", a.Header.Get("Location"), ""); got.Body != a.Body || a.Header.Get("Location") != "/v1/records/"+doc.Key {
+				t.Errorf("the record under the made key %s at %s: got %q, want %q", doc.Key, a.Header.Get("Location"), got.Body, a.Body)
 			}
 		}
 	}
@@ -153,10 +155,10 @@ func crudTranscript(t *testing.T, g *gateway) string {
 func TestCRUDSameAnswers(t *testing.T) {
 	golden := filepath.Join("testdata", "crud.golden")
 	stacks(t, func(t *testing.T, kind string) {
-		g := startGateway(t, newStack(t, kind, 2, 10_000_000).config())
+		g := gateway.Start(t, gateway.NewStack(t, kind, 2, 10_000_000).Config())
 		got := crudTranscript(t, g)
-		g.stop(t)
-		if *update && kind == embedded {
+		g.Stop(t)
+		if *update && kind == gateway.Embedded {
 			if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"keyrange/test/gateway"
 	"keyrange/test/servers"
 )
 
@@ -77,29 +78,29 @@ func badCalls() []badCall {
 
 // TestBadInput: bad input gets the right error and nothing is written, to the index, the issuer or a node (I6).
 func TestBadInput(t *testing.T) {
-	s := newStack(t, servers.MySQLKind, 2, 10_000_000)
-	g := startGateway(t, s.config())
-	g.expect(t, http.StatusCreated, "POST", "/v1/records", `{"key":"good"}`)
-	before := s.dump(t)
+	s := gateway.NewStack(t, servers.MySQLKind, 2, 10_000_000)
+	g := gateway.Start(t, s.Config())
+	g.Expect(t, http.StatusCreated, "POST", "/v1/records", `{"key":"good"}`)
+	before := dump(t, s)
 	for _, c := range badCalls() {
-		a, err := g.call(c.method, c.path, c.body, c.headers...)
+		a, err := g.Call(c.method, c.path, c.body, c.headers...)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if a.status != c.status || c.code != "" && a.code() != c.code {
-			t.Errorf("%s: got %d %s, want %d %s", c.name, a.status, a.body, c.status, c.code)
+		if a.Status != c.status || c.code != "" && a.Code() != c.code {
+			t.Errorf("%s: got %d %s, want %d %s", c.name, a.Status, a.Body, c.status, c.code)
 		}
-		if c.code != "" && a.header.Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s: Content-Type %q", c.name, a.header.Get("Content-Type"))
+		if c.code != "" && a.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: Content-Type %q", c.name, a.Header.Get("Content-Type"))
 		}
 	}
-	if after := s.dump(t); after != before {
+	if after := dump(t, s); after != before {
 		t.Error("bad input was written")
 		compareLines(t, after, before)
 	}
-	g.expect(t, http.StatusOK, "GET", "/v1/records/good", "")
-	g.stop(t)
+	g.Expect(t, http.StatusOK, "GET", "/v1/records/good", "")
+	g.Stop(t)
 }
 
 // TestKeysAreBytes: keys that look alike are different records, and the longest one works everywhere.
@@ -109,31 +110,31 @@ func TestKeysAreBytes(t *testing.T) {
 		"%24ne", "a%2E%24b", "%27%22%60%5C", "_id", "%F0%9F%98%80", "%EF%BB%BFa", "a%0A", "a%0D%0A", longKey(512), longKey(511),
 	}
 	stacks(t, func(t *testing.T, kind string) {
-		g := startGateway(t, newStack(t, kind, 2, 10_000_000).config())
+		g := gateway.Start(t, gateway.NewStack(t, kind, 2, 10_000_000).Config())
 		documents := map[string]string{}
 		for i, key := range keys {
 			body := fmt.Sprintf(`{"n":%d, "big":18446744073709551615,"more":9007199254740993,"d":1.10,"text":"\u00fc ü 😀\\"}`, i)
-			a := g.expect(t, http.StatusCreated, "PUT", "/v1/records/"+key, body)
-			if want := strings.TrimPrefix(body, "{"); !strings.HasSuffix(a.body, ","+want) {
-				t.Errorf("key %.40s: the document came back as %s", key, a.body)
+			a := g.Expect(t, http.StatusCreated, "PUT", "/v1/records/"+key, body)
+			if want := strings.TrimPrefix(body, "{"); !strings.HasSuffix(a.Body, ","+want) {
+				t.Errorf("key %.40s: the document came back as %s", key, a.Body)
 			}
-			documents[key] = a.body
-			if a.header.Get("Location") == "" || g.do(t, "GET", a.header.Get("Location"), "").body != a.body {
-				t.Errorf("key %.40s: Location %.60q leads elsewhere", key, a.header.Get("Location"))
+			documents[key] = a.Body
+			if a.Header.Get("Location") == "" || g.Do(t, "GET", a.Header.Get("Location"), "").Body != a.Body {
+				t.Errorf("key %.40s: Location %.60q leads elsewhere", key, a.Header.Get("Location"))
 			}
 		}
 		for key, document := range documents {
-			a := g.expect(t, http.StatusOK, "GET", "/v1/records/"+key, "")
-			head := g.expect(t, http.StatusOK, "HEAD", "/v1/records/"+key, "")
-			if a.body != document || head.body != "" || head.header.Get("Content-Length") != fmt.Sprint(len(document)) || head.etag() != a.etag() {
-				t.Errorf("key %.40s: GET %s, HEAD %v %q", key, a.body, head.header, head.body)
+			a := g.Expect(t, http.StatusOK, "GET", "/v1/records/"+key, "")
+			head := g.Expect(t, http.StatusOK, "HEAD", "/v1/records/"+key, "")
+			if a.Body != document || head.Body != "" || head.Header.Get("Content-Length") != fmt.Sprint(len(document)) || head.ETag() != a.ETag() {
+				t.Errorf("key %.40s: GET %s, HEAD %v %q", key, a.Body, head.Header, head.Body)
 			}
 		}
 		for _, key := range keys {
-			g.expect(t, http.StatusNoContent, "DELETE", "/v1/records/"+key, "")
-			g.expect(t, http.StatusNotFound, "GET", "/v1/records/"+key, "")
+			g.Expect(t, http.StatusNoContent, "DELETE", "/v1/records/"+key, "")
+			g.Expect(t, http.StatusNotFound, "GET", "/v1/records/"+key, "")
 		}
-		g.stop(t)
+		g.Stop(t)
 	})
 }
 
@@ -142,9 +143,9 @@ func TestKeysAreBytes(t *testing.T) {
 func TestRangeExhausted(t *testing.T) {
 	const size = 10
 	stacks(t, func(t *testing.T, kind string) {
-		whole := newStack(t, kind, 3, size)
-		s := whole.with(func(s *stack) { s.nodes = s.nodes[:2] })
-		g := startGateway(t, s.config())
+		whole := gateway.NewStack(t, kind, 3, size)
+		s := whole.With(func(s *gateway.Stack) { s.Nodes = s.Nodes[:2] })
+		g := gateway.Start(t, s.Config())
 		made := newAcknowledged()
 		for i := range 2 * size {
 			if err := made.create(g, fmt.Sprintf("record-%d", i)); err != nil {
@@ -152,29 +153,29 @@ func TestRangeExhausted(t *testing.T) {
 			}
 		}
 		before := ""
-		if kind != embedded {
-			before = s.dump(t)
+		if kind != gateway.Embedded {
+			before = dump(t, s)
 		}
 		for _, call := range []exchange{{"POST", "/v1/records", `{"key":"late"}`, nil}, {"PUT", "/v1/records/late", `{}`, nil}} {
-			if a := g.expect(t, http.StatusInsufficientStorage, call.method, call.path, call.body); a.code() != "range_exhausted" {
-				t.Errorf("code: got %q", a.code())
+			if a := g.Expect(t, http.StatusInsufficientStorage, call.method, call.path, call.body); a.Code() != "range_exhausted" {
+				t.Errorf("code: got %q", a.Code())
 			}
 		}
-		if bulk := g.expect(t, http.StatusOK, "POST", "/v1/records", `[{"key":"late"},{"key":"record-0"}]`); !strings.Contains(bulk.body, `"range_exhausted"`) {
-			t.Errorf("bulk: %s", bulk.body)
+		if bulk := g.Expect(t, http.StatusOK, "POST", "/v1/records", `[{"key":"late"},{"key":"record-0"}]`); !strings.Contains(bulk.Body, `"range_exhausted"`) {
+			t.Errorf("bulk: %s", bulk.Body)
 		}
-		if kind != embedded && s.dump(t) != before {
+		if kind != gateway.Embedded && dump(t, s) != before {
 			t.Error("a refused create was written")
-			compareLines(t, s.dump(t), before)
+			compareLines(t, dump(t, s), before)
 		}
-		g.expect(t, http.StatusNotFound, "GET", "/v1/records/late", "")
-		g.expect(t, http.StatusOK, "PUT", "/v1/records/record-0", `{}`)
-		g.stop(t)
-		g = startGateway(t, s.config())
-		g.expect(t, http.StatusInsufficientStorage, "POST", "/v1/records", `{"key":"late"}`)
-		g.stop(t)
+		g.Expect(t, http.StatusNotFound, "GET", "/v1/records/late", "")
+		g.Expect(t, http.StatusOK, "PUT", "/v1/records/record-0", `{}`)
+		g.Stop(t)
+		g = gateway.Start(t, s.Config())
+		g.Expect(t, http.StatusInsufficientStorage, "POST", "/v1/records", `{"key":"late"}`)
+		g.Stop(t)
 
-		g = startGateway(t, whole.config())
+		g = gateway.Start(t, whole.Config())
 		if err := made.create(g, "late"); err != nil {
 			t.Error(err)
 		}
@@ -182,6 +183,6 @@ func TestRangeExhausted(t *testing.T) {
 			t.Errorf("the first ID of the new range was not used: %v", made.keys)
 		}
 		made.readBack(t, g)
-		g.stop(t)
+		g.Stop(t)
 	})
 }

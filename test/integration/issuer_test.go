@@ -9,43 +9,44 @@ import (
 	"testing"
 	"time"
 
+	"keyrange/test/gateway"
 	"keyrange/test/servers"
 )
 
 // post creates records with keys of a prefix until so many were acknowledged, or one is refused.
-func (k *acknowledged) post(t *testing.T, g *gateway, prefix string, count int) (refused answer) {
+func (k *acknowledged) post(t *testing.T, g *gateway.Process, prefix string, count int) (refused gateway.Answer) {
 	t.Helper()
 	for i := range count {
 		key := fmt.Sprintf("%s-%d", prefix, i)
-		a := g.do(t, "POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key))
-		if a.status != http.StatusCreated {
+		a := g.Do(t, "POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key))
+		if a.Status != http.StatusCreated {
 			return a
 		}
 		if err := k.add(key, a); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return answer{}
+	return gateway.Answer{}
 }
 
 // refusedByIssuer posts records until one is refused, and checks that the gateway said why.
-func (k *acknowledged) refusedByIssuer(t *testing.T, g *gateway, prefix string) {
+func (k *acknowledged) refusedByIssuer(t *testing.T, g *gateway.Process, prefix string) {
 	t.Helper()
 	const atHand = 25_000 // more than two segments of the largest size
 	a := k.post(t, g, prefix, atHand)
-	if a.status != http.StatusServiceUnavailable {
-		t.Errorf("create with an issuer that cannot be trusted: %d %s", a.status, a.body)
+	if a.Status != http.StatusServiceUnavailable {
+		t.Errorf("create with an issuer that cannot be trusted: %d %s", a.Status, a.Body)
 	}
-	poll(t, "an alarm", func() bool { return strings.Contains(g.output.String(), `"level":"ERROR"`) })
+	gateway.Poll(t, "an alarm", func() bool { return strings.Contains(g.Output.String(), `"level":"ERROR"`) })
 }
 
 // resumed waits until records can be created again.
-func (k *acknowledged) resumed(t *testing.T, g *gateway, prefix string) {
+func (k *acknowledged) resumed(t *testing.T, g *gateway.Process, prefix string) {
 	t.Helper()
 	tries := 0
-	poll(t, "creates go on", func() bool {
+	gateway.Poll(t, "creates go on", func() bool {
 		tries++
-		return k.post(t, g, fmt.Sprintf("%s-%d", prefix, tries), 1).status == 0
+		return k.post(t, g, fmt.Sprintf("%s-%d", prefix, tries), 1).Status == 0
 	})
 }
 
@@ -57,28 +58,28 @@ func TestIssuerSetBack(t *testing.T) {
 		"emptied": "DELETE FROM id_segment",
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStack(t, servers.MySQLKind, 1, 10_000_000)
-			s.ids = ", step: {min: 10, max: 100}"
-			folder := writeConfig(t, s.config())
-			made, issuer := newAcknowledged(), openSQL(t, s.issuer)
+			s := gateway.NewStack(t, servers.MySQLKind, 1, 10_000_000)
+			s.IDs = ", step: {min: 10, max: 100}"
+			folder := gateway.WriteConfig(t, s.Config())
+			made, issuer := newAcknowledged(), gateway.OpenSQL(t, s.Issuer)
 			spoil := func() {
 				t.Helper()
 				if _, err := issuer.Exec(damage); err != nil {
 					t.Fatal(err)
 				}
 			}
-			mend := func(g *gateway, prefix string) {
+			mend := func(g *gateway.Process, prefix string) {
 				t.Helper()
-				if printed, code := run(t, folder, nil, "issuers"); code == 0 || !strings.Contains(printed, "BEHIND") {
+				if printed, code := gateway.Run(t, folder, nil, "issuers"); code == 0 || !strings.Contains(printed, "BEHIND") {
 					t.Errorf("issuers: exit code %d\n%s", code, printed)
 				}
-				if printed, code := run(t, folder, nil, "issuers", "repair"); code != 0 || !strings.Contains(printed, "mended: 1\n") {
+				if printed, code := gateway.Run(t, folder, nil, "issuers", "repair"); code != 0 || !strings.Contains(printed, "mended: 1\n") {
 					t.Errorf("issuers repair: exit code %d\n%s", code, printed)
 				}
 				made.resumed(t, g, prefix)
 			}
-			g := startIn(t, folder)
-			err := together(16, func(c int) error {
+			g := gateway.StartIn(t, folder)
+			err := gateway.Together(16, func(c int) error {
 				for i := range 400 {
 					if err := made.create(g, fmt.Sprintf("first-%d-%d", c, i)); err != nil {
 						return err
@@ -92,30 +93,30 @@ func TestIssuerSetBack(t *testing.T) {
 			spoil()
 			made.refusedByIssuer(t, g, "running")
 			mend(g, "mended")
-			g.stop(t)
+			g.Stop(t)
 			spoil()
-			g = startIn(t, folder)
+			g = gateway.StartIn(t, folder)
 			made.refusedByIssuer(t, g, "stopped")
-			g.expect(t, http.StatusOK, "PUT", "/v1/records/first-0-0", `{"key":"first-0-0"}`)
+			g.Expect(t, http.StatusOK, "PUT", "/v1/records/first-0-0", `{"key":"first-0-0"}`)
 			mend(g, "mended-again")
-			if printed, code := run(t, folder, nil, "issuers"); code != 0 || strings.Contains(printed, "BEHIND") {
+			if printed, code := gateway.Run(t, folder, nil, "issuers"); code != 0 || strings.Contains(printed, "BEHIND") {
 				t.Errorf("issuers: exit code %d\n%s", code, printed)
 			}
 			made.readBack(t, g)
-			g.stop(t)
+			g.Stop(t)
 		})
 	}
 }
 
 // TestGatewayPaused: a gateway that is stopped over several leases of another one, and goes on, issues no ID twice (I1).
 func TestGatewayPaused(t *testing.T) {
-	s := newStack(t, servers.MySQLKind, 1, 10_000_000)
-	s.ids = ", step: {min: 10, max: 10}"
-	first, second := startGateway(t, s.config()), startGateway(t, s.config())
+	s := gateway.NewStack(t, servers.MySQLKind, 1, 10_000_000)
+	s.IDs = ", step: {min: 10, max: 10}"
+	first, second := gateway.Start(t, s.Config()), gateway.Start(t, s.Config())
 	made := newAcknowledged()
-	both := func(round string, gateways ...*gateway) {
+	both := func(round string, gateways ...*gateway.Process) {
 		t.Helper()
-		err := together(8*len(gateways), func(c int) error {
+		err := gateway.Together(8*len(gateways), func(c int) error {
 			for i := range 20 {
 				if err := made.create(gateways[c%len(gateways)], fmt.Sprintf("%s-%d-%d", round, c, i)); err != nil {
 					return err
@@ -129,12 +130,12 @@ func TestGatewayPaused(t *testing.T) {
 	}
 	both("before", first, second)
 	underWay := make(chan error, 1)
-	if err := first.command.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := first.Command.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	go func() { underWay <- made.create(first, "sent-to-the-paused-one") }()
 	both("meanwhile", second)
-	if err := first.command.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := first.Command.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-underWay; err != nil {
@@ -142,24 +143,24 @@ func TestGatewayPaused(t *testing.T) {
 	}
 	both("after", first, second)
 	made.readBack(t, first)
-	first.stop(t)
-	second.stop(t)
+	first.Stop(t)
+	second.Stop(t)
 }
 
 // TestThreeIssuers: of three issuers two are killed in turn under load: no create fails, all IDs are distinct (I1). Their
 // number and order are part of what is stored.
 func TestThreeIssuers(t *testing.T) {
-	s := newStack(t, servers.MySQLKind, 3, 10_000_000)
-	s.moreIssuers = servers.Nodes(t, 2)
+	s := gateway.NewStack(t, servers.MySQLKind, 3, 10_000_000)
+	s.MoreIssuers = servers.Nodes(t, 2)
 	plain := s
 	proxies := make([]*servers.Proxy, 3)
-	s.moreIssuers = make([]string, 2)
-	proxies[0], s.issuer = servers.NewProxyFor(t, plain.issuer)
-	for i, dsn := range plain.moreIssuers {
-		proxies[i+1], s.moreIssuers[i] = servers.NewProxyFor(t, dsn)
+	s.MoreIssuers = make([]string, 2)
+	proxies[0], s.Issuer = servers.NewProxyFor(t, plain.Issuer)
+	for i, dsn := range plain.MoreIssuers {
+		proxies[i+1], s.MoreIssuers[i] = servers.NewProxyFor(t, dsn)
 	}
-	s.ids = ", step: {min: 10, max: 20}"
-	g := startGateway(t, s.config())
+	s.IDs = ", step: {min: 10, max: 20}"
+	g := gateway.Start(t, s.Config())
 	load := startTraffic(t, g)
 	const each = 150
 	load.reached(t, each)
@@ -175,98 +176,98 @@ func TestThreeIssuers(t *testing.T) {
 	}
 	load.stop(t)
 	load.made.readBack(t, g)
-	poll(t, "all issuers in use", func() bool {
-		a := g.do(t, "GET", "/readyz", "")
-		return strings.Contains(a.body, `"status":"ready"`) && strings.Contains(a.body, `"name":"issuer-3"`)
+	gateway.Poll(t, "all issuers in use", func() bool {
+		a := g.Do(t, "GET", "/readyz", "")
+		return strings.Contains(a.Body, `"status":"ready"`) && strings.Contains(a.Body, `"name":"issuer-3"`)
 	})
-	g.stop(t)
-	swapped := s.with(func(s *stack) { s.moreIssuers = []string{s.moreIssuers[1], s.moreIssuers[0]} })
-	printed, code := run(t, writeConfig(t, swapped.config()), nil, "serve")
+	g.Stop(t)
+	swapped := s.With(func(s *gateway.Stack) { s.MoreIssuers = []string{s.MoreIssuers[1], s.MoreIssuers[0]} })
+	printed, code := gateway.Run(t, gateway.WriteConfig(t, swapped.Config()), nil, "serve")
 	wantRefusal(t, printed, code, "ids.issuers[1]", "it is issuer 3, but config lists it as number 2")
-	fewer := s.with(func(s *stack) { s.moreIssuers = s.moreIssuers[:1] })
-	fewerFolder := writeConfig(t, fewer.config())
-	printed, code = run(t, fewerFolder, nil, "serve")
+	fewer := s.With(func(s *gateway.Stack) { s.MoreIssuers = s.MoreIssuers[:1] })
+	fewerFolder := gateway.WriteConfig(t, fewer.Config())
+	printed, code = gateway.Run(t, fewerFolder, nil, "serve")
 	wantRefusal(t, printed, code, "issuer 1 of 3, but config lists 2", "gateway issuers rebuild")
-	printed, code = run(t, fewerFolder, nil, "issuers", "rebuild")
+	printed, code = gateway.Run(t, fewerFolder, nil, "issuers", "rebuild")
 	wantRefusal(t, printed, code, "stop every gateway first")
-	if printed, code := run(t, fewerFolder, nil, "issuers", "rebuild", "--stopped"); code != 0 || !strings.Contains(printed, "issuer-2, 2 of 2") {
+	if printed, code := gateway.Run(t, fewerFolder, nil, "issuers", "rebuild", "--stopped"); code != 0 || !strings.Contains(printed, "issuer-2, 2 of 2") {
 		t.Errorf("issuers rebuild: exit code %d\n%s", code, printed)
 	}
-	g = startIn(t, fewerFolder)
-	if a := load.made.post(t, g, "with-two-issuers", 100); a.status != 0 {
-		t.Errorf("create with another number of issuers: %d %s", a.status, a.body)
+	g = gateway.StartIn(t, fewerFolder)
+	if a := load.made.post(t, g, "with-two-issuers", 100); a.Status != 0 {
+		t.Errorf("create with another number of issuers: %d %s", a.Status, a.Body)
 	}
 	load.made.readBack(t, g)
-	g.stop(t)
+	g.Stop(t)
 }
 
 // TestIssuerLost: a lost issuer is made anew while the gateway runs on the others.
 func TestIssuerLost(t *testing.T) {
-	s := newStack(t, servers.MySQLKind, 1, 10_000_000)
-	s.moreIssuers = servers.Nodes(t, 1)
-	g := startGateway(t, s.config())
+	s := gateway.NewStack(t, servers.MySQLKind, 1, 10_000_000)
+	s.MoreIssuers = servers.Nodes(t, 1)
+	g := gateway.Start(t, s.Config())
 	made := newAcknowledged()
 	made.post(t, g, "before", 50)
-	g.stop(t)
-	s.moreIssuers = servers.Nodes(t, 1) // an empty database in its place
-	folder := writeConfig(t, s.config())
-	printed, code := run(t, folder, nil, "serve")
+	g.Stop(t)
+	s.MoreIssuers = servers.Nodes(t, 1) // an empty database in its place
+	folder := gateway.WriteConfig(t, s.Config())
+	printed, code := gateway.Run(t, folder, nil, "serve")
 	wantRefusal(t, printed, code, "ids.issuers[1]", "is empty", "gateway issuers rebuild")
-	if printed, code := run(t, folder, nil, "issuers", "rebuild", "--issuer", "2"); code != 0 || !strings.Contains(printed, "rebuilt: issuer-2") {
+	if printed, code := gateway.Run(t, folder, nil, "issuers", "rebuild", "--issuer", "2"); code != 0 || !strings.Contains(printed, "rebuilt: issuer-2") {
 		t.Errorf("issuers rebuild: exit code %d\n%s", code, printed)
 	}
-	g = startIn(t, folder)
+	g = gateway.StartIn(t, folder)
 	made.post(t, g, "after", 50)
 	made.readBack(t, g)
-	g.stop(t)
+	g.Stop(t)
 }
 
 // TestStartWithoutIssuer: with the issuer down a gateway starts, reads, updates and deletes; it creates once the issuer is
 // back, without a restart.
 func TestStartWithoutIssuer(t *testing.T) {
-	s := newStack(t, servers.MySQLKind, 1, 10_000_000)
+	s := gateway.NewStack(t, servers.MySQLKind, 1, 10_000_000)
 	var proxy *servers.Proxy
-	proxy, s.issuer = servers.NewProxyFor(t, s.issuer)
-	folder := writeConfig(t, s.config())
-	g := startIn(t, folder)
+	proxy, s.Issuer = servers.NewProxyFor(t, s.Issuer)
+	folder := gateway.WriteConfig(t, s.Config())
+	g := gateway.StartIn(t, folder)
 	for _, key := range []string{"a", "b"} {
-		g.expect(t, http.StatusCreated, "POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key))
+		g.Expect(t, http.StatusCreated, "POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key))
 	}
-	g.stop(t)
+	g.Stop(t)
 	proxy.Refuse(true)
-	g = startIn(t, folder)
-	if a := g.expect(t, http.StatusOK, "GET", "/readyz", ""); !strings.Contains(a.body, `"status":"degraded"`) {
-		t.Errorf("readyz: %s", a.body)
+	g = gateway.StartIn(t, folder)
+	if a := g.Expect(t, http.StatusOK, "GET", "/readyz", ""); !strings.Contains(a.Body, `"status":"degraded"`) {
+		t.Errorf("readyz: %s", a.Body)
 	}
-	g.expect(t, http.StatusOK, "GET", "/v1/records/a", "")
-	g.expect(t, http.StatusOK, "PUT", "/v1/records/a", `{"n":1}`)
-	g.expect(t, http.StatusNoContent, "DELETE", "/v1/records/b", "")
-	if a := g.expect(t, http.StatusServiceUnavailable, "POST", "/v1/records", `{"key":"c"}`); a.header.Get("Retry-After") == "" {
-		t.Errorf("no Retry-After: %s", a.body)
+	g.Expect(t, http.StatusOK, "GET", "/v1/records/a", "")
+	g.Expect(t, http.StatusOK, "PUT", "/v1/records/a", `{"n":1}`)
+	g.Expect(t, http.StatusNoContent, "DELETE", "/v1/records/b", "")
+	if a := g.Expect(t, http.StatusServiceUnavailable, "POST", "/v1/records", `{"key":"c"}`); a.Header.Get("Retry-After") == "" {
+		t.Errorf("no Retry-After: %s", a.Body)
 	}
 	proxy.Refuse(false)
-	poll(t, "creates go on", func() bool { return g.do(t, "POST", "/v1/records", `{"key":"c"}`).status == http.StatusCreated })
-	g.wantReady(t, 1)
-	g.stop(t)
+	gateway.Poll(t, "creates go on", func() bool { return g.Do(t, "POST", "/v1/records", `{"key":"c"}`).Status == http.StatusCreated })
+	wantReady(t, g, 1)
+	g.Stop(t)
 }
 
 // TestSpreadNodeKilled: creates spread over three nodes evenly. With one node killed they go on without an error after the
 // first second, and none that was acknowledged is lost; reads of the node's records say so, all others go on. When it is
 // back it takes part again.
 func TestSpreadNodeKilled(t *testing.T) {
-	s := newStack(t, servers.MySQLKind, 3, 10_000_000)
-	s.ids = ", order: spread, open_ranges: 3"
-	direct := s.with(func(*stack) {})
+	s := gateway.NewStack(t, servers.MySQLKind, 3, 10_000_000)
+	s.IDs = ", order: spread, open_ranges: 3"
+	direct := s.With(func(*gateway.Stack) {})
 	var proxy *servers.Proxy
-	s = s.with(func(s *stack) { proxy, s.nodes[1].dsn = servers.NewProxyFor(t, s.nodes[1].dsn) })
-	g := startGateway(t, s.config())
+	s = s.With(func(s *gateway.Stack) { proxy, s.Nodes[1].DSN = servers.NewProxyFor(t, s.Nodes[1].DSN) })
+	g := gateway.Start(t, s.Config())
 	load := startTraffic(t, g)
 	load.reached(t, 600)
 	load.stop(t)
 	perNode := map[int64]int{}
 	onSecond, elsewhere := "", ""
 	for key, id := range ownedIDs(t, direct, "records") {
-		node := (id - 1) / s.rangeSize
+		node := (id - 1) / s.RangeSize
 		perNode[node]++
 		if node == 1 {
 			onSecond = key
@@ -283,14 +284,14 @@ func TestSpreadNodeKilled(t *testing.T) {
 	made := load.made
 	killed := time.Now()
 	var late atomic.Int64
-	err := together(8, func(c int) error {
+	err := gateway.Together(8, func(c int) error {
 		for i := range 60 {
 			key := fmt.Sprintf("down-%d-%d", c, i)
-			a, err := g.call("POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key))
+			a, err := g.Call("POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key))
 			switch {
 			case err != nil:
 				return err
-			case a.status == http.StatusCreated:
+			case a.Status == http.StatusCreated:
 				if err := made.add(key, a); err != nil {
 					return err
 				}
@@ -304,33 +305,33 @@ func TestSpreadNodeKilled(t *testing.T) {
 	if err != nil || late.Load() > 0 {
 		t.Errorf("%d creates failed after the first second; %v", late.Load(), err)
 	}
-	if a := g.do(t, "GET", "/v1/records/"+onSecond, ""); a.status != http.StatusServiceUnavailable {
-		t.Errorf("read of a record on the killed node: %d %s", a.status, a.body)
+	if a := g.Do(t, "GET", "/v1/records/"+onSecond, ""); a.Status != http.StatusServiceUnavailable {
+		t.Errorf("read of a record on the killed node: %d %s", a.Status, a.Body)
 	}
-	g.expect(t, http.StatusOK, "GET", "/v1/records/"+elsewhere, "")
+	g.Expect(t, http.StatusOK, "GET", "/v1/records/"+elsewhere, "")
 	proxy.Refuse(false)
-	poll(t, "the node takes part again", func() bool {
-		a := g.do(t, "POST", "/v1/records", "{}")
+	gateway.Poll(t, "the node takes part again", func() bool {
+		a := g.Do(t, "POST", "/v1/records", "{}")
 		var id int64
-		_, _ = fmt.Sscanf(a.etag(), "%d-", &id)
-		return (id-1)/s.rangeSize == 1
+		_, _ = fmt.Sscanf(a.ETag(), "%d-", &id)
+		return (id-1)/s.RangeSize == 1
 	})
 	made.readBack(t, g)
-	g.stop(t)
+	g.Stop(t)
 }
 
 // TestSmallStep: with segments of ten IDs, a thousand creates at once get their IDs without an error.
 func TestSmallStep(t *testing.T) {
 	const creates = 1000
 	stacks(t, func(t *testing.T, kind string) {
-		s := newStack(t, kind, 1, 10_000_000)
-		s.ids = ", step: {min: 10, max: 10}"
-		g, made := startGateway(t, s.config()), newAcknowledged()
-		if err := together(creates, func(c int) error { return made.create(g, fmt.Sprintf("record-%d", c)) }); err != nil {
+		s := gateway.NewStack(t, kind, 1, 10_000_000)
+		s.IDs = ", step: {min: 10, max: 10}"
+		g, made := gateway.Start(t, s.Config()), newAcknowledged()
+		if err := gateway.Together(creates, func(c int) error { return made.create(g, fmt.Sprintf("record-%d", c)) }); err != nil {
 			t.Error(err)
 		}
 		made.readBack(t, g)
-		g.stop(t)
+		g.Stop(t)
 	})
 }
 
@@ -338,15 +339,15 @@ func TestSmallStep(t *testing.T) {
 // found there (I5).
 func TestIDsAtTheEdges(t *testing.T) {
 	const size, far = 10_000_000, 1 << 31
-	for _, kind := range stackKinds(t)[1:] {
+	for _, kind := range gateway.Kinds(t)[1:] {
 		t.Run(kind, func(t *testing.T) {
-			s := newStack(t, kind, 3, size)
-			s.nodes[2].ranges = fmt.Sprintf("3-%d", far/size+1)
-			s.ids = ", step: {min: 1, max: 1}"
-			g, made := startGateway(t, s.config()), newAcknowledged()
+			s := gateway.NewStack(t, kind, 3, size)
+			s.Nodes[2].Ranges = fmt.Sprintf("3-%d", far/size+1)
+			s.IDs = ", step: {min: 1, max: 1}"
+			g, made := gateway.Start(t, s.Config()), newAcknowledged()
 			made.post(t, g, "first", 1)
-			g.stop(t)
-			issuer := openSQL(t, s.issuer)
+			g.Stop(t)
+			issuer := gateway.OpenSQL(t, s.Issuer)
 			exec := func(query string, args ...any) {
 				t.Helper()
 				if _, err := issuer.Exec(query, args...); err != nil {
@@ -354,9 +355,9 @@ func TestIDsAtTheEdges(t *testing.T) {
 				}
 			}
 			exec("UPDATE id_segment SET next_id = ? WHERE range_no = 1", size)
-			g = startGateway(t, s.config())
+			g = gateway.Start(t, s.Config())
 			made.post(t, g, "edge", 2)
-			g.stop(t)
+			g.Stop(t)
 			exec("UPDATE id_segment SET next_id = hi WHERE range_no = 2")
 			for number := int64(3); number <= far/size; number++ {
 				exec("INSERT INTO id_segment (collection, range_no, lo, hi, stride, next_id) VALUES ('records', ?, ?, ?, 1, ?)",
@@ -364,7 +365,7 @@ func TestIDsAtTheEdges(t *testing.T) {
 			}
 			exec("INSERT INTO id_segment (collection, range_no, lo, hi, stride, next_id) VALUES ('records', ?, ?, ?, 1, ?)",
 				far/size+1, far/size*size+1, (far/size+1)*size+1, far)
-			g = startGateway(t, s.config())
+			g = gateway.Start(t, s.Config())
 			made.post(t, g, "far", 1)
 			for _, id := range []int64{1, size, size + 1, far} {
 				if made.keys[fmt.Sprint(id)] == "" {
@@ -373,15 +374,15 @@ func TestIDsAtTheEdges(t *testing.T) {
 			}
 			made.readBack(t, g)
 			for node, ids := range map[int][]int64{0: {1, size}, 1: {size + 1}, 2: {far}} {
-				db := openSQL(t, s.nodes[node].dsn)
+				db := gateway.OpenSQL(t, s.Nodes[node].DSN)
 				for _, id := range ids {
 					table := fmt.Sprintf("records_r%05d", (id-1)/size+1)
-					if n := column[int](t, db, fmt.Sprintf("SELECT COUNT(*) FROM %s WHERE id = %d", table, id)); n[0] != 1 {
-						t.Errorf("row %d is not in %s of %s", id, table, s.nodes[node].name)
+					if n := gateway.Column[int](t, db, fmt.Sprintf("SELECT COUNT(*) FROM %s WHERE id = %d", table, id)); n[0] != 1 {
+						t.Errorf("row %d is not in %s of %s", id, table, s.Nodes[node].Name)
 					}
 				}
 			}
-			g.stop(t)
+			g.Stop(t)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"keyrange/test/gateway"
 	"keyrange/test/servers"
 )
 
@@ -31,11 +32,11 @@ func loadSize() int {
 // over the ends of ranges (I1, I4, I5).
 func TestTwoGateways(t *testing.T) {
 	creates := loadSize()
-	s := newStack(t, servers.MySQLKind, 3, int64(creates)/2) // a third range, as each gateway burns some at the end of one
-	gateways := []*gateway{startGateway(t, s.config()), startGateway(t, s.config())}
+	s := gateway.NewStack(t, servers.MySQLKind, 3, int64(creates)/2) // a third range, as each gateway burns some at the end of one
+	gateways := []*gateway.Process{gateway.Start(t, s.Config()), gateway.Start(t, s.Config())}
 	made := newAcknowledged()
 	start := time.Now()
-	err := together(loadClients, func(c int) error {
+	err := gateway.Together(loadClients, func(c int) error {
 		for i := c; i < creates; i += loadClients {
 			key := fmt.Sprintf("record-%d", i)
 			var err error
@@ -69,27 +70,27 @@ func TestTwoGateways(t *testing.T) {
 	}
 	wantEntries(t, s, ids)
 	for _, g := range gateways {
-		g.stop(t)
+		g.Stop(t)
 	}
 }
 
 // createOnBoth posts one key to two gateways at once, of which exactly one may create it.
-func (k *acknowledged) createOnBoth(gateways []*gateway, key string) error {
-	answers := make([]answer, len(gateways))
-	err := together(len(gateways), func(i int) (err error) {
-		answers[i], err = gateways[i].call("POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key))
+func (k *acknowledged) createOnBoth(gateways []*gateway.Process, key string) error {
+	answers := make([]gateway.Answer, len(gateways))
+	err := gateway.Together(len(gateways), func(i int) (err error) {
+		answers[i], err = gateways[i].Call("POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key))
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	winner, loser := answers[0], answers[1]
-	if winner.status != http.StatusCreated {
+	if winner.Status != http.StatusCreated {
 		winner, loser = loser, winner
 	}
-	if winner.status != http.StatusCreated || loser.status != http.StatusConflict || loser.etag() != winner.etag() {
+	if winner.Status != http.StatusCreated || loser.Status != http.StatusConflict || loser.ETag() != winner.ETag() {
 		return fmt.Errorf("create %s twice at once: %d %s %s and %d %s %s, want one 201 and one 409 with its ETag",
-			key, answers[0].status, answers[0].etag(), answers[0].body, answers[1].status, answers[1].etag(), answers[1].body)
+			key, answers[0].Status, answers[0].ETag(), answers[0].Body, answers[1].Status, answers[1].ETag(), answers[1].Body)
 	}
 	return k.add(key, winner)
 }

@@ -13,12 +13,13 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"keyrange/test/gateway"
 	"keyrange/test/servers"
 )
 
 // outage is a gateway on two nodes, of which the second takes the new records, with a proxy in front of each database.
 type outage struct {
-	*gateway
+	*gateway.Process
 	proxies map[string]*servers.Proxy
 }
 
@@ -35,17 +36,17 @@ const (
 // newOutage fills node-1 and opens the range of node-2.
 func newOutage(t *testing.T) *outage {
 	t.Helper()
-	s := newStack(t, servers.MySQLKind, 2, outageRangeSize)
+	s := gateway.NewStack(t, servers.MySQLKind, 2, outageRangeSize)
 	o := &outage{proxies: map[string]*servers.Proxy{}}
-	o.proxies["index"], s.index = servers.NewProxyFor(t, s.index)
-	o.proxies["issuer"], s.issuer = servers.NewProxyFor(t, s.issuer)
-	for i := range s.nodes {
-		o.proxies[s.nodes[i].name], s.nodes[i].dsn = servers.NewProxyFor(t, s.nodes[i].dsn)
+	o.proxies["index"], s.Index = servers.NewProxyFor(t, s.Index)
+	o.proxies["issuer"], s.Issuer = servers.NewProxyFor(t, s.Issuer)
+	for i := range s.Nodes {
+		o.proxies[s.Nodes[i].Name], s.Nodes[i].DSN = servers.NewProxyFor(t, s.Nodes[i].DSN)
 	}
-	o.gateway = startGateway(t, s.config(), "GATEWAY__SERVER__REQUEST_TIMEOUT="+outageTimeout.String())
+	o.Process = gateway.Start(t, s.Config(), "GATEWAY__SERVER__REQUEST_TIMEOUT="+outageTimeout.String())
 	made := newAcknowledged()
 	for i := range outageRangeSize + 1 {
-		if err := made.create(o.gateway, fmt.Sprintf("record-%d", i)); err != nil {
+		if err := made.create(o.Process, fmt.Sprintf("record-%d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,14 +56,14 @@ func newOutage(t *testing.T) *outage {
 // get reads a record and returns the status.
 func (o *outage) get(t *testing.T, key string) int {
 	t.Helper()
-	return o.timed(t, "GET", "/v1/records/"+key, "").status
+	return o.timed(t, "GET", "/v1/records/"+key, "").Status
 }
 
 // timed is do with a look at the time that it took.
-func (o *outage) timed(t *testing.T, method, path, body string) answer {
+func (o *outage) timed(t *testing.T, method, path, body string) gateway.Answer {
 	t.Helper()
 	start := time.Now()
-	a := o.do(t, method, path, body)
+	a := o.Do(t, method, path, body)
 	if took := time.Since(start); took > outageTimeout+answerSlack {
 		t.Errorf("%s %s took %s with a request timeout of %s", method, path, took, outageTimeout)
 	}
@@ -76,12 +77,12 @@ func (o *outage) refusedCreate(t *testing.T, prefix string) string {
 		key := fmt.Sprintf("%s-%d", prefix, i)
 		a := o.timed(t, "POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key))
 		switch {
-		case a.status == http.StatusCreated:
+		case a.Status == http.StatusCreated:
 			continue
-		case a.status != http.StatusServiceUnavailable:
-			t.Errorf("create in an outage: %d %s", a.status, a.body)
-		case (a.header.Get("Retry-After") == "") != (a.code() == "outcome_unknown"):
-			t.Errorf("create in an outage: Retry-After %q with %s", a.header.Get("Retry-After"), a.body)
+		case a.Status != http.StatusServiceUnavailable:
+			t.Errorf("create in an outage: %d %s", a.Status, a.Body)
+		case (a.Header.Get("Retry-After") == "") != (a.Code() == "outcome_unknown"):
+			t.Errorf("create in an outage: Retry-After %q with %s", a.Header.Get("Retry-After"), a.Body)
 		}
 		return key
 	}
@@ -100,15 +101,15 @@ func (o *outage) ready(t *testing.T, down string) (status int, summary string) {
 		}
 	}
 	var last int
-	for _, base := range []string{o.admin, o.url} {
-		a, err := callAt(base, "GET", "/readyz", "")
+	for _, base := range []string{o.Admin, o.URL} {
+		a, err := gateway.CallAt(base, "GET", "/readyz", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal([]byte(a.body), &body); err != nil {
-			t.Fatalf("readyz: %s: %v", a.body, err)
+		if err := json.Unmarshal([]byte(a.Body), &body); err != nil {
+			t.Fatalf("readyz: %s: %v", a.Body, err)
 		}
-		last = a.status
+		last = a.Status
 	}
 	for _, d := range body.Dependencies {
 		if isDown := d.Name == down; d.OK == isDown || isDown && d.Reason == "" {
@@ -121,18 +122,18 @@ func (o *outage) ready(t *testing.T, down string) (status int, summary string) {
 // recovered waits until all is well again, without a restart, and the refused keys can be created.
 func (o *outage) recovered(t *testing.T, refused ...string) {
 	t.Helper()
-	poll(t, "ready again", func() bool {
+	gateway.Poll(t, "ready again", func() bool {
 		status, summary := o.ready(t, "")
 		return status == http.StatusOK && summary == "ready"
 	})
 	for _, key := range refused {
-		var a answer
-		poll(t, "create "+key+" after the outage", func() bool {
-			a = o.do(t, "POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key))
-			return a.status != http.StatusServiceUnavailable
+		var a gateway.Answer
+		gateway.Poll(t, "create "+key+" after the outage", func() bool {
+			a = o.Do(t, "POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key))
+			return a.Status != http.StatusServiceUnavailable
 		})
-		if !slices.Contains([]int{http.StatusCreated, http.StatusConflict}, a.status) {
-			t.Errorf("create %s after the outage: %d %s", key, a.status, a.body)
+		if !slices.Contains([]int{http.StatusCreated, http.StatusConflict}, a.Status) {
+			t.Errorf("create %s after the outage: %d %s", key, a.Status, a.Body)
 		}
 		if got := o.get(t, key); got != http.StatusOK {
 			t.Errorf("read %s after the outage: %d", key, got)
@@ -177,8 +178,8 @@ func TestDependencyDown(t *testing.T) {
 			if one, two := o.get(t, onNode1), o.get(t, onNode2); one != http.StatusOK || two < 500 {
 				t.Errorf("reads: %d on node-1, %d on node-2", one, two)
 			}
-			if a := o.timed(t, "PUT", "/v1/records/"+onNode1, `{"changed":1}`); a.status != http.StatusOK {
-				t.Errorf("update on node-1: %d %s", a.status, a.body)
+			if a := o.timed(t, "PUT", "/v1/records/"+onNode1, `{"changed":1}`); a.Status != http.StatusOK {
+				t.Errorf("update on node-1: %d %s", a.Status, a.Body)
 			}
 			return o.refusedCreate(t, "node-2-"+name)
 		})
@@ -188,8 +189,8 @@ func TestDependencyDown(t *testing.T) {
 				t.Errorf("reads: %d on node-1, %d on node-2", one, two)
 			}
 			key := "node-1-" + name
-			if a := o.timed(t, "POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key)); a.status != http.StatusCreated {
-				t.Errorf("create on node-2: %d %s", a.status, a.body)
+			if a := o.timed(t, "POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key)); a.Status != http.StatusCreated {
+				t.Errorf("create on node-2: %d %s", a.Status, a.Body)
 			}
 			return key
 		})
@@ -199,11 +200,11 @@ func TestDependencyDown(t *testing.T) {
 			if one, two := o.get(t, onNode1), o.get(t, onNode2); one != http.StatusOK || two != http.StatusOK {
 				t.Errorf("reads: %d, %d", one, two)
 			}
-			if a := o.timed(t, "PUT", "/v1/records/"+onNode2, `{"changed":2}`); a.status != http.StatusOK {
-				t.Errorf("update: %d %s", a.status, a.body)
+			if a := o.timed(t, "PUT", "/v1/records/"+onNode2, `{"changed":2}`); a.Status != http.StatusOK {
+				t.Errorf("update: %d %s", a.Status, a.Body)
 			}
-			if a := o.timed(t, "DELETE", "/v1/records/record-1", ""); a.status != http.StatusNoContent && a.status != http.StatusNotFound {
-				t.Errorf("delete: %d %s", a.status, a.body)
+			if a := o.timed(t, "DELETE", "/v1/records/record-1", ""); a.Status != http.StatusNoContent && a.Status != http.StatusNotFound {
+				t.Errorf("delete: %d %s", a.Status, a.Body)
 			}
 			return refused
 		})
@@ -215,34 +216,34 @@ func TestDependencyDown(t *testing.T) {
 			return o.refusedCreate(t, "index-"+name)
 		})
 	}
-	o.stop(t)
+	o.Stop(t)
 }
 
 // TestIdleConnectionsCut: when a server has closed idle connections, as wait_timeout makes it do, the next requests do
 // not notice.
 func TestIdleConnectionsCut(t *testing.T) {
-	for _, kind := range stackKinds(t)[1:] {
+	for _, kind := range gateway.Kinds(t)[1:] {
 		t.Run(kind, func(t *testing.T) {
-			s := newStack(t, kind, 1, 10_000_000)
-			g := startGateway(t, s.config())
-			err := together(16, func(c int) error {
-				_, err := g.call("POST", "/v1/records", fmt.Sprintf(`{"key":"warm-%d"}`, c))
+			s := gateway.NewStack(t, kind, 1, 10_000_000)
+			g := gateway.Start(t, s.Config())
+			err := gateway.Together(16, func(c int) error {
+				_, err := g.Call("POST", "/v1/records", fmt.Sprintf(`{"key":"warm-%d"}`, c))
 				return err
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for round := range 3 {
-				killConnections(t, kind, s.nodes[0].dsn, s.issuer)
-				g.expect(t, http.StatusOK, "GET", "/v1/records/warm-1", "")
-				killConnections(t, kind, s.nodes[0].dsn, s.issuer)
-				g.expect(t, http.StatusCreated, "POST", "/v1/records", fmt.Sprintf(`{"key":"after-%d"}`, round))
-				killConnections(t, kind, s.nodes[0].dsn, s.issuer)
-				g.expect(t, http.StatusOK, "PUT", fmt.Sprintf("/v1/records/after-%d", round), `{"n":1}`)
-				killConnections(t, kind, s.nodes[0].dsn, s.issuer)
-				g.expect(t, http.StatusNoContent, "DELETE", fmt.Sprintf("/v1/records/after-%d", round), "")
+				killConnections(t, kind, s.Nodes[0].DSN, s.Issuer)
+				g.Expect(t, http.StatusOK, "GET", "/v1/records/warm-1", "")
+				killConnections(t, kind, s.Nodes[0].DSN, s.Issuer)
+				g.Expect(t, http.StatusCreated, "POST", "/v1/records", fmt.Sprintf(`{"key":"after-%d"}`, round))
+				killConnections(t, kind, s.Nodes[0].DSN, s.Issuer)
+				g.Expect(t, http.StatusOK, "PUT", fmt.Sprintf("/v1/records/after-%d", round), `{"n":1}`)
+				killConnections(t, kind, s.Nodes[0].DSN, s.Issuer)
+				g.Expect(t, http.StatusNoContent, "DELETE", fmt.Sprintf("/v1/records/after-%d", round), "")
 			}
-			g.stop(t)
+			g.Stop(t)
 		})
 	}
 }
@@ -259,16 +260,16 @@ func killConnections(t *testing.T, kind string, dsns ...string) {
 		others = "SELECT processlist_id FROM performance_schema.threads WHERE processlist_db = DATABASE() AND processlist_id <> CONNECTION_ID()"
 	}
 	for _, dsn := range dsns {
-		db := openSQL(t, dsn)
+		db := gateway.OpenSQL(t, dsn)
 		db.SetMaxOpenConns(1)
-		for _, id := range column[int64](t, db, others) {
+		for _, id := range gateway.Column[int64](t, db, others) {
 			_, err := db.Exec(fmt.Sprintf("KILL %d", id)) // it cannot be prepared
 			var gone *mysql.MySQLError
 			if err != nil && (!errors.As(err, &gone) || gone.Number != noSuchThread) {
 				t.Fatal(err)
 			}
 		}
-		poll(t, "connections closed", func() bool { return len(column[int64](t, db, others)) == 0 })
+		gateway.Poll(t, "connections closed", func() bool { return len(gateway.Column[int64](t, db, others)) == 0 })
 		_ = db.Close()
 	}
 }
@@ -276,39 +277,39 @@ func killConnections(t *testing.T, kind string, dsns ...string) {
 // TestNodeReadOnly: a node that refuses writes is reported as 503, reads go on, and it is used again as soon as it takes
 // writes; keys refused meanwhile can be created (on one database: a whole server is not the test's).
 func TestNodeReadOnly(t *testing.T) {
-	s := newStack(t, servers.MySQLKind, 1, 10_000_000)
-	g := startGateway(t, s.config())
-	g.expect(t, http.StatusCreated, "POST", "/v1/records", `{"key":"before"}`)
-	db := openSQL(t, s.nodes[0].dsn)
+	s := gateway.NewStack(t, servers.MySQLKind, 1, 10_000_000)
+	g := gateway.Start(t, s.Config())
+	g.Expect(t, http.StatusCreated, "POST", "/v1/records", `{"key":"before"}`)
+	db := gateway.OpenSQL(t, s.Nodes[0].DSN)
 	setReadOnly := func(on int) {
 		t.Helper()
 		// Safety: package servers made the name.
-		if _, err := db.Exec(fmt.Sprintf("ALTER DATABASE %s READ ONLY = %d", s.nodes[0].dsn[strings.LastIndex(s.nodes[0].dsn, "/")+1:], on)); err != nil {
+		if _, err := db.Exec(fmt.Sprintf("ALTER DATABASE %s READ ONLY = %d", s.Nodes[0].DSN[strings.LastIndex(s.Nodes[0].DSN, "/")+1:], on)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	setReadOnly(1)
-	t.Cleanup(func() { makeWritable(t, s.nodes[0].dsn) })
+	t.Cleanup(func() { makeWritable(t, s.Nodes[0].DSN) })
 	for _, call := range []exchange{{"POST", "/v1/records", `{"key":"refused"}`, nil}, {"PUT", "/v1/records/before", `{"n":1}`, nil}, {"DELETE", "/v1/records/before", "", nil}} {
-		a := g.expect(t, http.StatusServiceUnavailable, call.method, call.path, call.body)
-		if a.header.Get("Retry-After") == "" {
-			t.Errorf("%s: no Retry-After: %s", call.method, a.body)
+		a := g.Expect(t, http.StatusServiceUnavailable, call.method, call.path, call.body)
+		if a.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: no Retry-After: %s", call.method, a.Body)
 		}
 	}
-	if a := g.expect(t, http.StatusOK, "GET", "/v1/records/before", ""); a.body != `{"key":"before"}` {
-		t.Errorf("a refused write changed the record: %s", a.body)
+	if a := g.Expect(t, http.StatusOK, "GET", "/v1/records/before", ""); a.Body != `{"key":"before"}` {
+		t.Errorf("a refused write changed the record: %s", a.Body)
 	}
 	setReadOnly(0)
-	g.expect(t, http.StatusCreated, "POST", "/v1/records", `{"key":"refused"}`)
-	g.expect(t, http.StatusOK, "PUT", "/v1/records/before", `{"n":1}`)
-	g.stop(t)
+	g.Expect(t, http.StatusCreated, "POST", "/v1/records", `{"key":"refused"}`)
+	g.Expect(t, http.StatusOK, "PUT", "/v1/records/before", `{"n":1}`)
+	g.Stop(t)
 }
 
 // makeWritable undoes READ ONLY, without which the database could not be dropped.
 func makeWritable(t *testing.T, dsn string) {
 	t.Helper()
 	cut := strings.LastIndex(dsn, "/") + 1
-	db := openSQL(t, dsn[:cut]+"information_schema")
+	db := gateway.OpenSQL(t, dsn[:cut]+"information_schema")
 	defer func(db *sql.DB) { _ = db.Close() }(db)
 	// Safety: package servers made the name.
 	if _, err := db.Exec(fmt.Sprintf("ALTER DATABASE %s READ ONLY = 0", dsn[cut:])); err != nil {

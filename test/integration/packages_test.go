@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"keyrange/test/gateway"
 	"keyrange/test/servers"
 )
 
@@ -56,9 +57,9 @@ func packageIndex(t *testing.T) (file string, lines map[string]string) {
 var report = regexp.MustCompile(`created (\d+)  existed (\d+)  failed (\d+)`)
 
 // wantImport imports a file and checks the report.
-func wantImport(t *testing.T, g *gateway, file, want string) {
+func wantImport(t *testing.T, g *gateway.Process, file, want string) {
 	t.Helper()
-	printed, code := run(t, t.TempDir(), nil, "import", "--server", g.url, "--collection", "records", file)
+	printed, code := gateway.Run(t, t.TempDir(), nil, "import", "--server", g.URL, "--collection", "records", file)
 	if got := report.FindString(printed); code != 0 || got != want {
 		t.Fatalf("import: got %q and exit code %d, want %q\n%s", got, code, want, printed)
 	}
@@ -66,19 +67,19 @@ func wantImport(t *testing.T, g *gateway, file, want string) {
 }
 
 // readBackLines checks that each record comes back byte for byte.
-func readBackLines(t *testing.T, g *gateway, lines map[string]string) {
+func readBackLines(t *testing.T, g *gateway.Process, lines map[string]string) {
 	t.Helper()
 	var keys []string
 	for key := range lines {
 		keys = append(keys, key)
 	}
 	const readers = 16
-	err := together(readers, func(reader int) error {
+	err := gateway.Together(readers, func(reader int) error {
 		var errs []error
 		for i := reader; i < len(keys); i += readers {
-			a, err := g.call("GET", "/v1/records/"+keys[i], "")
-			if err != nil || a.body != lines[keys[i]] {
-				errs = append(errs, fmt.Errorf("read %s: %d %.200q, want %.200q, %w", keys[i], a.status, a.body, lines[keys[i]], err))
+			a, err := g.Call("GET", "/v1/records/"+keys[i], "")
+			if err != nil || a.Body != lines[keys[i]] {
+				errs = append(errs, fmt.Errorf("read %s: %d %.200q, want %.200q, %w", keys[i], a.Status, a.Body, lines[keys[i]], err))
 			}
 		}
 		return errors.Join(errs...)
@@ -95,8 +96,8 @@ func TestPackageIndex(t *testing.T) {
 	created, existed := fmt.Sprintf("created %d  existed 0  failed 0", packageCount), fmt.Sprintf("created 0  existed %d  failed 0", packageCount)
 
 	t.Run("three nodes", func(t *testing.T) {
-		s := newStack(t, servers.MySQLKind, 3, packageRangeSize)
-		g := startGateway(t, s.config())
+		s := gateway.NewStack(t, servers.MySQLKind, 3, packageRangeSize)
+		g := gateway.Start(t, s.Config())
 		wantImport(t, g, file, created)
 		wantImport(t, g, file, existed)
 		readBackLines(t, g, lines)
@@ -110,34 +111,34 @@ func TestPackageIndex(t *testing.T) {
 			t.Errorf("the nodes hold %d records, want %d", len(ids), packageCount)
 		}
 		wantEntries(t, s, ids)
-		g.stop(t)
+		g.Stop(t)
 	})
 
 	t.Run("shipped config", func(t *testing.T) {
-		config, err := os.ReadFile(filepath.Join(root, configName))
+		config, err := os.ReadFile(filepath.Join(root, gateway.ConfigName))
 		if err != nil {
 			t.Fatal(err)
 		}
-		folder := writeConfig(t, string(config))
+		folder := gateway.WriteConfig(t, string(config))
 		ports := []string{"GATEWAY__SERVER__LISTEN=127.0.0.1:0", "GATEWAY__ADMIN__LISTEN=127.0.0.1:0"}
-		g := startIn(t, folder, ports...)
+		g := gateway.StartIn(t, folder, ports...)
 		wantImport(t, g, file, created)
-		g.stop(t)
-		g = startIn(t, folder, ports...)
+		g.Stop(t)
+		g = gateway.StartIn(t, folder, ports...)
 		wantImport(t, g, file, existed)
 		readBackLines(t, g, lines)
-		db := openSQL(t, "sqlite://"+filepath.Join(folder, "data", "node-1.db"))
+		db := gateway.OpenSQL(t, "sqlite://"+filepath.Join(folder, "data", "node-1.db"))
 		if ids := liveRows(t, db, "records_r00001"); len(ids) != packageCount {
 			t.Errorf("node-1 holds %d records, want %d", len(ids), packageCount)
 		}
-		g.stop(t)
+		g.Stop(t)
 	})
 }
 
 // wantEntries checks that the index has exactly one entry for each live row, and that it points at the row (I3).
-func wantEntries(t *testing.T, s stack, ids map[string]int64) {
+func wantEntries(t *testing.T, s gateway.Stack, ids map[string]int64) {
 	t.Helper()
-	all := slices.DeleteFunc(entries(t, s.index), func(e entry) bool { return e.Key == "" })
+	all := slices.DeleteFunc(gateway.Entries(t, s.Index), func(e gateway.Entry) bool { return e.Key == "" })
 	if len(all) != len(ids) {
 		t.Errorf("the index has %d entries, the nodes %d live rows", len(all), len(ids))
 	}

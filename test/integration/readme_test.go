@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"keyrange/test/gateway"
 )
 
 // consoleBlock is the first fenced console block below a heading that mentions curl.
@@ -29,12 +31,12 @@ func TestReadme(t *testing.T) {
 	if block == nil {
 		t.Fatal("README.md has no console block below a heading that mentions curl")
 	}
-	config, err := os.ReadFile(filepath.Join(root, configName))
+	config, err := os.ReadFile(filepath.Join(root, gateway.ConfigName))
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := startIn(t, writeConfig(t, string(config)), "GATEWAY__SERVER__LISTEN=127.0.0.1:0", "GATEWAY__ADMIN__LISTEN=127.0.0.1:0")
-	address := strings.TrimPrefix(g.url, "http://")
+	g := gateway.StartIn(t, gateway.WriteConfig(t, string(config)), "GATEWAY__SERVER__LISTEN=127.0.0.1:0", "GATEWAY__ADMIN__LISTEN=127.0.0.1:0")
+	address := strings.TrimPrefix(g.URL, "http://")
 	commands := 0
 	for _, part := range strings.Split("\n"+string(block[1]), "\n$ ")[1:] {
 		command, want := cutCommand(part)
@@ -50,7 +52,7 @@ func TestReadme(t *testing.T) {
 	if commands == 0 {
 		t.Error("the console block has no command")
 	}
-	g.stop(t)
+	g.Stop(t)
 }
 
 // cutCommand splits a command, which goes on after a backslash at the end of a line, from what it prints.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"keyrange/test/gateway"
 	"keyrange/test/servers"
 )
 
@@ -75,8 +76,8 @@ func TestConfigRefused(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			for _, command := range []string{"serve", "check"} {
-				folder := writeConfig(t, c.config)
-				printed, code := run(t, folder, nil, command)
+				folder := gateway.WriteConfig(t, c.config)
+				printed, code := gateway.Run(t, folder, nil, command)
 				wantRefusal(t, printed, code, c.words...)
 				if files, err := os.ReadDir(folder); err != nil || len(files) != 1 {
 					t.Errorf("a refused %s left files: %v, %v", command, files, err)
@@ -89,28 +90,28 @@ func TestConfigRefused(t *testing.T) {
 // TestConfigKeepsCase: names with capitals reach the HTTP API as they were written.
 func TestConfigKeepsCase(t *testing.T) {
 	t.Parallel()
-	g := startGateway(t, tiny("{name: Orders, key: orderNo}", goodSize, goodNodes))
-	g.expect(t, http.StatusCreated, "POST", "/v1/Orders", `{"orderNo":"A-1"}`)
-	if a := g.expect(t, http.StatusOK, "GET", "/v1/Orders/A-1", ""); a.body != `{"orderNo":"A-1"}` {
-		t.Errorf("got %s", a.body)
+	g := gateway.Start(t, tiny("{name: Orders, key: orderNo}", goodSize, goodNodes))
+	g.Expect(t, http.StatusCreated, "POST", "/v1/Orders", `{"orderNo":"A-1"}`)
+	if a := g.Expect(t, http.StatusOK, "GET", "/v1/Orders/A-1", ""); a.Body != `{"orderNo":"A-1"}` {
+		t.Errorf("got %s", a.Body)
 	}
-	g.expect(t, http.StatusNotFound, "GET", "/v1/orders/A-1", "")
-	g.expect(t, http.StatusNotFound, "GET", "/v1/Orders/a-1", "")
+	g.Expect(t, http.StatusNotFound, "GET", "/v1/orders/A-1", "")
+	g.Expect(t, http.StatusNotFound, "GET", "/v1/Orders/a-1", "")
 }
 
 // stampedCase is a config that contradicts what is stored.
 type stampedCase struct {
 	name   string
-	change func(s *stack)
+	change func(s *gateway.Stack)
 	// words of the message: both sides.
 	words []string
 }
 
 // stamped is a stack of three nodes that hold IDs of all their ranges, and what it could be confused with.
 type stamped struct {
-	stack
+	gateway.Stack
 	// other is another cluster with one node, fresh has databases that nobody has used.
-	other, fresh stack
+	other, fresh gateway.Stack
 	made         *acknowledged
 }
 
@@ -118,22 +119,22 @@ type stamped struct {
 func newStamped(t *testing.T) *stamped {
 	t.Helper()
 	const records, size = 25, 10
-	s := &stamped{newStack(t, servers.MySQLKind, 3, size), newStack(t, servers.MySQLKind, 1, size), newStack(t, servers.MySQLKind, 1, size), newAcknowledged()}
-	startGateway(t, s.other.config()).stop(t)
-	g := startGateway(t, s.config())
+	s := &stamped{gateway.NewStack(t, servers.MySQLKind, 3, size), gateway.NewStack(t, servers.MySQLKind, 1, size), gateway.NewStack(t, servers.MySQLKind, 1, size), newAcknowledged()}
+	gateway.Start(t, s.other.Config()).Stop(t)
+	g := gateway.Start(t, s.Config())
 	for i := range records {
 		if err := s.made.create(g, fmt.Sprintf("record-%d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	g.stop(t)
+	g.Stop(t)
 	return s
 }
 
 // dumpAll is everything in all databases.
 func (s *stamped) dumpAll(t *testing.T) string {
 	t.Helper()
-	return s.dump(t) + s.other.dump(t) + s.fresh.dump(t)
+	return dump(t, s.Stack) + dump(t, s.other) + dump(t, s.fresh)
 }
 
 // TestStampedDatabasesRefused: databases that hold something else than the config says are refused, with both sides
@@ -143,16 +144,16 @@ func TestStampedDatabasesRefused(t *testing.T) {
 	before := s.dumpAll(t)
 	for _, c := range stampedCases(s) {
 		t.Run(c.name, func(t *testing.T) {
-			folder := writeConfig(t, s.with(c.change).config())
-			g := launch(t, folder, nil, "serve")
+			folder := gateway.WriteConfig(t, s.With(c.change).Config())
+			g := gateway.Launch(t, folder, nil, "serve")
 			select {
-			case <-g.output.serving:
-				g.kill(t)
+			case <-g.Output.Serving:
+				g.Kill(t)
 				t.Error("the gateway began to serve")
-			case <-g.exited:
-				wantRefusal(t, g.output.String(), g.wait(t), c.words...)
+			case <-g.Exited:
+				wantRefusal(t, g.Output.String(), g.Wait(t), c.words...)
 			}
-			printed, code := run(t, folder, nil, "check")
+			printed, code := gateway.Run(t, folder, nil, "check")
 			wantRefusal(t, printed, code, append(c.words, "FAULT")...)
 			if after := s.dumpAll(t); after != before {
 				t.Error("a refused start changed the databases")
@@ -164,54 +165,56 @@ func TestStampedDatabasesRefused(t *testing.T) {
 			before = s.dumpAll(t)
 		}
 	}
-	g := startGateway(t, s.config())
+	g := gateway.Start(t, s.Config())
 	s.made.readBack(t, g)
-	g.stop(t)
+	g.Stop(t)
 }
 
 // stampedCases lists what can go wrong between a config and its databases.
 func stampedCases(st *stamped) []stampedCase {
 	return []stampedCase{
-		{"swapped DSNs", func(s *stack) { s.nodes[0].dsn, s.nodes[1].dsn = s.nodes[1].dsn, s.nodes[0].dsn },
+		{"swapped DSNs", func(s *gateway.Stack) { s.Nodes[0].DSN, s.Nodes[1].DSN = s.Nodes[1].DSN, s.Nodes[0].DSN },
 			[]string{"config wants node node-1", "database says: node node-2", "config wants node node-2", "database says: node node-1"}},
-		{"reordered ranges", func(s *stack) { s.nodes[0].ranges, s.nodes[1].ranges = s.nodes[1].ranges, s.nodes[0].ranges },
+		{"reordered ranges", func(s *gateway.Stack) { s.Nodes[0].Ranges, s.Nodes[1].Ranges = s.Nodes[1].Ranges, s.Nodes[0].Ranges },
 			[]string{"node-1 of cluster", "ranges 2 of 10 IDs", "ranges 1 of 10 IDs"}},
-		{"a range moved to a new node", func(s *stack) {
-			s.nodes[2].ranges = "4"
-			s.nodes = append(s.nodes, nodeConfig{"node-4", st.fresh.nodes[0].dsn, "3"})
+		{"a range moved to a new node", func(s *gateway.Stack) {
+			s.Nodes[2].Ranges = "4"
+			s.Nodes = append(s.Nodes, gateway.Node{Name: "node-4", DSN: st.fresh.Nodes[0].DSN, Ranges: "3"})
 		}, []string{"node node-3", "ranges 4 of", "ranges 3 of"}},
-		{"a node's range given to its neighbour", func(s *stack) { s.nodes = s.nodes[:2]; s.nodes[1].ranges = "2-3" }, []string{"node-2"}},
-		{"renamed node", func(s *stack) { s.nodes[1].name = "node-b" },
+		{"a node's range given to its neighbour", func(s *gateway.Stack) { s.Nodes = s.Nodes[:2]; s.Nodes[1].Ranges = "2-3" }, []string{"node-2"}},
+		{"renamed node", func(s *gateway.Stack) { s.Nodes[1].Name = "node-b" },
 			[]string{"config wants node node-b", "database says: node node-2"}},
-		{"other range size", func(s *stack) { s.rangeSize = 20 }, []string{"of 20 IDs", "of 10 IDs", "can never change"}},
-		{"a node dropped that has rows", func(s *stack) { s.nodes = s.nodes[:2] }, []string{"range 3 of records", "no node owns it"}},
-		{"another cluster's node appended", func(s *stack) { s.nodes = append(s.nodes, nodeConfig{"node-1b", st.other.nodes[0].dsn, "4"}) },
+		{"other range size", func(s *gateway.Stack) { s.RangeSize = 20 }, []string{"of 20 IDs", "of 10 IDs", "can never change"}},
+		{"a node dropped that has rows", func(s *gateway.Stack) { s.Nodes = s.Nodes[:2] }, []string{"range 3 of records", "no node owns it"}},
+		{"another cluster's node appended", func(s *gateway.Stack) {
+			s.Nodes = append(s.Nodes, gateway.Node{Name: "node-1b", DSN: st.other.Nodes[0].DSN, Ranges: "4"})
+		},
 			[]string{"node node-1b of cluster", "another cluster"}},
-		{"another cluster's node in place of one", func(s *stack) { s.nodes[0].dsn = st.other.nodes[0].dsn },
+		{"another cluster's node in place of one", func(s *gateway.Stack) { s.Nodes[0].DSN = st.other.Nodes[0].DSN },
 			[]string{"of cluster", "another cluster"}},
-		{"an empty database in place of a node that has rows", func(s *stack) { s.nodes[1].dsn = st.fresh.nodes[0].dsn }, []string{"node-2"}},
-		{"an empty issuer", func(s *stack) { s.issuer = st.fresh.issuer }, []string{"the issuer is empty", "is empty", "node-1 belongs to the cluster"}},
-		{"another cluster's issuer", func(s *stack) { s.issuer = st.other.issuer }, []string{"node node-1 of cluster", "another cluster"}},
+		{"an empty database in place of a node that has rows", func(s *gateway.Stack) { s.Nodes[1].DSN = st.fresh.Nodes[0].DSN }, []string{"node-2"}},
+		{"an empty issuer", func(s *gateway.Stack) { s.Issuer = st.fresh.Issuer }, []string{"the issuer is empty", "is empty", "node-1 belongs to the cluster"}},
+		{"another cluster's issuer", func(s *gateway.Stack) { s.Issuer = st.other.Issuer }, []string{"node node-1 of cluster", "another cluster"}},
 	}
 }
 
 // TestCheck: check reports on every database and changes none of them.
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	s := newStack(t, servers.MySQLKind, 3, 1000)
-	before := s.dump(t)
-	folder := writeConfig(t, s.config())
+	s := gateway.NewStack(t, servers.MySQLKind, 3, 1000)
+	before := dump(t, s)
+	folder := gateway.WriteConfig(t, s.Config())
 	wantReport(t, folder, 0, "index", "issuer", "node-1 reachable no stamp yet", "node-2 reachable no stamp yet", "node-3 reachable no stamp yet", "no fault")
-	if after := s.dump(t); after != before {
+	if after := dump(t, s); after != before {
 		t.Errorf("check changed fresh databases:\n%s", after)
 	}
-	startGateway(t, s.config()).stop(t)
-	before = s.dump(t)
+	gateway.Start(t, s.Config()).Stop(t)
+	before = dump(t, s)
 	wantReport(t, folder, 0, "index reachable", "issuer reachable mysql",
 		"node-1 reachable mysql ranges 1, stamp fits", "node-2 reachable mysql ranges 2, stamp fits", "node-3 reachable ranges 3, stamp fits", "no fault")
 
-	proxy, through := servers.NewProxyFor(t, s.nodes[1].dsn)
-	away := writeConfig(t, s.with(func(s *stack) { s.nodes[1].dsn = through }).config())
+	proxy, through := servers.NewProxyFor(t, s.Nodes[1].DSN)
+	away := gateway.WriteConfig(t, s.With(func(s *gateway.Stack) { s.Nodes[1].DSN = through }).Config())
 	for name, fault := range map[string]func(){"refuses": func() { proxy.Refuse(true) }, "stalls": func() { proxy.Refuse(false); proxy.Stall() }} {
 		t.Run(name, func(t *testing.T) {
 			proxy.Resume()
@@ -219,18 +222,18 @@ func TestCheck(t *testing.T) {
 			wantReport(t, away, 1, "index reachable", "issuer reachable", "node-1 reachable", "node-2 FAULT", "node-3 reachable")
 		})
 	}
-	if after := s.dump(t); after != before {
+	if after := dump(t, s); after != before {
 		t.Error("check changed the databases")
 		compareLines(t, after, before)
 	}
 
-	t.Run(embedded, func(t *testing.T) {
-		folder := writeConfig(t, tiny(goodCollections, goodSize, goodNodes))
+	t.Run(gateway.Embedded, func(t *testing.T) {
+		folder := gateway.WriteConfig(t, tiny(goodCollections, goodSize, goodNodes))
 		wantReport(t, folder, 0, "index new", "issuer new", "node-1 new", "node-2 new", "no fault")
 		if _, err := os.Stat(filepath.Join(folder, "data")); err == nil {
 			t.Error("check made the data folder")
 		}
-		startIn(t, folder).stop(t)
+		gateway.StartIn(t, folder).Stop(t)
 		wantReport(t, folder, 0, "index reachable", "node-1 reachable stamp fits", "node-2 reachable stamp fits", "no fault")
 	})
 }
@@ -238,7 +241,7 @@ func TestCheck(t *testing.T) {
 // wantReport runs check in a folder and looks for lines that have all words of one of wants, in their order.
 func wantReport(t *testing.T, folder string, wantCode int, wants ...string) {
 	t.Helper()
-	printed, code := run(t, folder, nil, "check")
+	printed, code := gateway.Run(t, folder, nil, "check")
 	if code != wantCode {
 		t.Errorf("exit code of check: got %d, want %d", code, wantCode)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"keyrange/test/gateway"
 	"keyrange/test/servers"
 )
 
@@ -50,10 +51,10 @@ func secretConfig(index, issuer, node string) string {
 // with logs at debug.
 func TestSecretsNeverPrinted(t *testing.T) {
 	t.Parallel()
-	s := newStack(t, servers.MySQLKind, 1, 1000)
-	index, issuer, node := fmt.Sprintf("uri: %q", s.index), fmt.Sprintf("dsn: %q", s.issuer), fmt.Sprintf("dsn: %q", s.nodes[0].dsn)
+	s := gateway.NewStack(t, servers.MySQLKind, 1, 1000)
+	index, issuer, node := fmt.Sprintf("uri: %q", s.Index), fmt.Sprintf("dsn: %q", s.Issuer), fmt.Sprintf("dsn: %q", s.Nodes[0].DSN)
 	const awaySQL, awayMongo = "mysql://gateway@127.0.0.1:1/db", "mongodb://gateway@127.0.0.1:1/db"
-	deniedSQL := withUser(t, s.nodes[0].dsn, "t_nobody")
+	deniedSQL := withUser(t, s.Nodes[0].DSN, "t_nobody")
 	quoted := func(key, value string) string { return fmt.Sprintf("%s: %q", key, value) }
 	raw := "mysql://gateway:" + sentinel + "@127.0.0.1:1/db"
 	cases := map[string]string{
@@ -66,7 +67,7 @@ func TestSecretsNeverPrinted(t *testing.T) {
 		"issuer unreachable":             secretConfig(index, quoted("dsn", withUser(t, awaySQL, "gateway")), node),
 		"issuer denied":                  secretConfig(index, quoted("dsn", deniedSQL), node),
 		"index unreachable":              secretConfig(quoted("uri", withUser(t, awayMongo, "gateway")), issuer, node),
-		"index denied":                   secretConfig(quoted("uri", withUser(t, s.index, "t_nobody")+"?authSource=admin"), issuer, node),
+		"index denied":                   secretConfig(quoted("uri", withUser(t, s.Index, "t_nobody")+"?authSource=admin"), issuer, node),
 		"index unreachable, from a file": secretConfig("uri_file: away-index", issuer, node),
 		"index unreachable, variable":    secretConfig(quoted("uri", "mongodb://gateway:${SENTINEL}@127.0.0.1:1/db"), issuer, node),
 		"index with a bad option":        secretConfig(quoted("uri", withUser(t, awayMongo, "gateway")+"?w=nonsense&nonsense=1"), issuer, node),
@@ -84,14 +85,14 @@ func TestSecretsNeverPrinted(t *testing.T) {
 	for name, config := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			folder := writeConfig(t, config)
+			folder := gateway.WriteConfig(t, config)
 			for file, content := range map[string]string{"away": withUser(t, awaySQL, "gateway"), "denied": deniedSQL, "away-index": withUser(t, awayMongo, "gateway")} {
 				if err := os.WriteFile(filepath.Join(folder, file), []byte(content+"\n"), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for _, command := range []string{"serve", "check"} {
-				printed, code := run(t, folder, []string{"SENTINEL=" + sentinel, "DENIED=" + deniedSQL}, command)
+				printed, code := gateway.Run(t, folder, []string{"SENTINEL=" + sentinel, "DENIED=" + deniedSQL}, command)
 				if code != 1 {
 					t.Errorf("exit code of %s: got %d, want 1\n%s", command, code, printed)
 				}
@@ -104,33 +105,33 @@ func TestSecretsNeverPrinted(t *testing.T) {
 // TestSecretsOfRunningGateway: a gateway at work, with logs at debug, shows its passwords neither in its log nor in its
 // answers, while a node comes and goes.
 func TestSecretsOfRunningGateway(t *testing.T) {
-	s := newStack(t, servers.MySQLKind, 1, 1000)
-	user := s.nodes[0].dsn[strings.LastIndex(s.nodes[0].dsn, "/")+1:] // like no other on that server
-	db := openSQL(t, s.nodes[0].dsn)
+	s := gateway.NewStack(t, servers.MySQLKind, 1, 1000)
+	user := s.Nodes[0].DSN[strings.LastIndex(s.Nodes[0].DSN, "/")+1:] // like no other on that server
+	db := gateway.OpenSQL(t, s.Nodes[0].DSN)
 	for _, statement := range []string{"DROP USER IF EXISTS " + user, "CREATE USER " + user + " IDENTIFIED BY '" + sentinel + "'", "GRANT ALL ON *.* TO " + user} {
 		if _, err := db.Exec(statement); err != nil {
 			t.Fatal(strings.ReplaceAll(err.Error(), sentinel, "***"))
 		}
 	}
-	t.Cleanup(func() { _, _ = openSQL(t, s.nodes[0].dsn).Exec("DROP USER IF EXISTS " + user) })
-	proxy, through := servers.NewProxyFor(t, withUser(t, s.nodes[0].dsn, user))
-	s.nodes[0].dsn = through
-	g := startGateway(t, s.config(), "GATEWAY__LOG__LEVEL=debug", "GATEWAY__SERVER__REQUEST_TIMEOUT=1s")
-	g.expect(t, http.StatusCreated, "POST", "/v1/records", `{"key":"one"}`)
+	t.Cleanup(func() { _, _ = gateway.OpenSQL(t, s.Nodes[0].DSN).Exec("DROP USER IF EXISTS " + user) })
+	proxy, through := servers.NewProxyFor(t, withUser(t, s.Nodes[0].DSN, user))
+	s.Nodes[0].DSN = through
+	g := gateway.Start(t, s.Config(), "GATEWAY__LOG__LEVEL=debug", "GATEWAY__SERVER__REQUEST_TIMEOUT=1s")
+	g.Expect(t, http.StatusCreated, "POST", "/v1/records", `{"key":"one"}`)
 	proxy.Refuse(true)
-	answers := g.expect(t, http.StatusServiceUnavailable, "POST", "/v1/records", `{"key":"two"}`).body
-	answers += g.expect(t, http.StatusServiceUnavailable, "GET", "/v1/records/one", "").body
-	answers += g.do(t, "GET", "/readyz", "").body
+	answers := g.Expect(t, http.StatusServiceUnavailable, "POST", "/v1/records", `{"key":"two"}`).Body
+	answers += g.Expect(t, http.StatusServiceUnavailable, "GET", "/v1/records/one", "").Body
+	answers += g.Do(t, "GET", "/readyz", "").Body
 	proxy.Refuse(false)
-	poll(t, "the node is back", func() bool { return g.do(t, "GET", "/v1/records/one", "").status == http.StatusOK })
+	gateway.Poll(t, "the node is back", func() bool { return g.Do(t, "GET", "/v1/records/one", "").Status == http.StatusOK })
 	for _, path := range []string{"/readyz", "/metrics", "/admin/config", "/debug/vars"} {
-		a, err := callAt(g.admin, "GET", path, "")
+		a, err := gateway.CallAt(g.Admin, "GET", path, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		answers += a.body
+		answers += a.Body
 	}
-	g.stop(t)
+	g.Stop(t)
 	wantNoSecret(t, "an answer", answers)
-	wantNoSecret(t, "the log", g.output.String())
+	wantNoSecret(t, "the log", g.Output.String())
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"keyrange/test/gateway"
 )
 
 // loadPerSecond is the load under which configs change.
@@ -17,7 +19,7 @@ const loadPerSecond = 200
 // acknowledged, by any of the gateways; whatever is not answered as it should be is a fault.
 type traffic struct {
 	made     *acknowledged
-	gateways []*gateway
+	gateways []*gateway.Process
 	started  time.Time
 	stopOnce sync.Once
 	stopping chan struct{}
@@ -30,7 +32,7 @@ type traffic struct {
 }
 
 // startTraffic sends requests until stop is called, or the test ends.
-func startTraffic(t *testing.T, gateways ...*gateway) *traffic {
+func startTraffic(t *testing.T, gateways ...*gateway.Process) *traffic {
 	t.Helper()
 	l := &traffic{made: newAcknowledged(), gateways: gateways, started: time.Now(), stopping: make(chan struct{}), ended: make(chan struct{})}
 	go l.run()
@@ -73,9 +75,9 @@ func (l *traffic) request(i int) error {
 	}
 	l.mu.Unlock()
 	if read {
-		a, err := g.call("GET", "/v1/records/"+key, "")
-		if want := fmt.Sprintf(`{"key":%q}`, key); err != nil || a.status != http.StatusOK || a.body != want {
-			return fmt.Errorf("read %s: %d %s %w", key, a.status, a.body, err)
+		a, err := g.Call("GET", "/v1/records/"+key, "")
+		if want := fmt.Sprintf(`{"key":%q}`, key); err != nil || a.Status != http.StatusOK || a.Body != want {
+			return fmt.Errorf("read %s: %d %s %w", key, a.Status, a.Body, err)
 		}
 		return nil
 	}
@@ -107,5 +109,5 @@ func (l *traffic) stop(t *testing.T) {
 // reached waits until so many creates were acknowledged.
 func (l *traffic) reached(t *testing.T, creates int) {
 	t.Helper()
-	poll(t, fmt.Sprintf("%d creates", creates), func() bool { return l.made.count.Load() >= int64(creates) })
+	gateway.Poll(t, fmt.Sprintf("%d creates", creates), func() bool { return l.made.count.Load() >= int64(creates) })
 }

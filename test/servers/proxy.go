@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // proxyChunkBytes is how much is forwarded at once.
@@ -21,9 +23,11 @@ type Proxy struct {
 	listener net.Listener
 	done     chan struct{} // closed when the proxy closes
 	tasks    sync.WaitGroup
+	accepted atomic.Int64
 
 	mu      sync.Mutex
 	stall   chan struct{} // closed on Resume; nil while traffic flows
+	delay   time.Duration // what each request waits on its way to the server
 	refuse  bool
 	faults  []*fault
 	clients map[*link]struct{}
@@ -65,14 +69,24 @@ func NewProxyFor(t testing.TB, rawURL string) (p *Proxy, throughURL string) {
 		t.Fatal("proxy: the URL names no single host")
 	}
 	p = NewProxy(t, u.Host)
-	u.Host = p.Addr()
+	return p, replaceHost(t, rawURL, p.Addr())
+}
+
+// replaceHost returns the URL with another host and port, which is a single server.
+func replaceHost(t testing.TB, rawURL, host string) string {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal("the URL cannot be parsed")
+	}
+	u.Host = host
 	if u.Scheme == "mongodb" {
 		// Otherwise the driver asks a replica set for its members and goes to them past the proxy.
 		query := u.Query()
 		query.Set("directConnection", "true")
 		u.RawQuery = query.Encode()
 	}
-	return p, u.String()
+	return u.String()
 }
 
 // Addr is the address to connect to instead of the server's.
@@ -127,6 +141,25 @@ func (p *Proxy) Refuse(refuse bool) {
 	}
 }
 
+// Reset resets all connections, once, and accepts new ones.
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.clients {
+		l.reset()
+	}
+}
+
+// Delay makes each request wait on its way to the server, until it is called with 0: a network with that round-trip time.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// Accepted counts the connections that clients have opened so far, refused ones among them.
+func (p *Proxy) Accepted() int64 { return p.accepted.Load() }
+
 // cutAllLocked cuts all links; p.mu is held.
 func (p *Proxy) cutAllLocked() {
 	for l := range p.clients {
@@ -151,6 +184,7 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return // closed
 		}
+		p.accepted.Add(1)
 		p.tasks.Go(func() { p.serve(client) })
 	}
 }
@@ -245,11 +279,26 @@ func (p *Proxy) waitWhileStalled() {
 	}
 }
 
+// waitDelay lets a request wait, or the proxy close.
+func (p *Proxy) waitDelay() {
+	p.mu.Lock()
+	delay := p.delay
+	p.mu.Unlock()
+	if delay <= 0 {
+		return
+	}
+	select {
+	case <-time.After(delay):
+	case <-p.done:
+	}
+}
+
 // request returns the inspection of what a client sends. A match may be spread over several chunks, so the end of what
 // was seen is kept.
 func (p *Proxy) request(l *link) func(chunk []byte) bool {
 	var seen []byte
 	return func(chunk []byte) bool {
+		p.waitDelay()
 		seen = append(seen, chunk...)
 		f, keep := p.trigger(seen)
 		if f != nil {
@@ -296,6 +345,16 @@ func (l *link) reply([]byte) bool {
 	close(l.swallows.happened)
 	l.swallows = nil
 	return false
+}
+
+// reset is cut, but that both ends see a reset instead of an end.
+func (l *link) reset() {
+	for _, conn := range []net.Conn{l.client, l.server} {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // it may be closed already
+		}
+	}
+	l.cut()
 }
 
 // cut closes both connections; it may be called more than once.

@@ -2,13 +2,17 @@ package servers
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
 // TestServersAnswer says which servers the tests of this module run on, and fails when one of them is away.
@@ -23,6 +27,13 @@ func TestServersAnswer(t *testing.T) {
 	}
 	mongo := Mongo(t)
 	say(mongo.Host(), mongo.Version)
+	for _, env := range []string{EnvMariaDB, EnvFerretDB} {
+		if path := os.Getenv(env); path != "" {
+			say("private servers:", path)
+		} else {
+			say("private servers:", "none, as "+env+" is not set: proxies imitate those that are killed and stopped")
+		}
+	}
 }
 
 // TestFreshDatabases: every helper gives a database of its own.
@@ -140,6 +151,77 @@ func TestProxyStall(t *testing.T) {
 	if answer, err := l.hear(patience); err != nil || answer != "two\n" {
 		t.Errorf("resumed: %q, %v", answer, err)
 	}
+}
+
+// TestProxyDelay: each request waits, and nothing does when that is over.
+func TestProxyDelay(t *testing.T) {
+	const patience, delay = 5 * time.Second, 100 * time.Millisecond
+	p := NewProxy(t, echoServer(t))
+	l := dialLine(t, p)
+	p.Delay(delay)
+	start := time.Now()
+	for range 3 {
+		if _, err := l.say("one\n", patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(start); took < 3*delay {
+		t.Errorf("three round trips took %v with a delay of %v", took, delay)
+	}
+	p.Delay(0)
+	if _, err := l.say("two\n", patience); err != nil {
+		t.Error(err)
+	}
+	if n := p.Accepted(); n != 1 {
+		t.Errorf("%d connections accepted, want 1", n)
+	}
+}
+
+// TestProxyReset: connections end and new ones are served.
+func TestProxyReset(t *testing.T) {
+	const patience = 5 * time.Second
+	p := NewProxy(t, echoServer(t))
+	old := dialLine(t, p)
+	if _, err := old.say("one\n", patience); err != nil {
+		t.Fatal(err)
+	}
+	p.Reset()
+	if answer, err := old.say("two\n", patience); err == nil {
+		t.Errorf("reset, and answered %q", answer)
+	}
+	if _, err := dialLine(t, p).say("three\n", patience); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPrivateServers: a server of one's own can be stopped, killed and started again, and keeps what it has acknowledged.
+func TestPrivateServers(t *testing.T) {
+	t.Cleanup(RemoveTemplates)
+	t.Run("MariaDB", func(t *testing.T) {
+		p := PrivateMariaDB(t, MariaDBOptions{})
+		dsn := p.Fresh(t)
+		table := dsn[strings.LastIndex(dsn, "/")+1:] + ".kept"
+		p.Exec(t, "CREATE TABLE "+table+" (id INT PRIMARY KEY)", "INSERT INTO "+table+" VALUES (1)")
+		p.Stop(t)
+		p.Continue(t)
+		p.Kill(t)
+		p.Restart(t)
+		p.Exec(t, "DELETE FROM "+table+" WHERE id = 1", "INSERT INTO "+table+" VALUES (1)")
+	})
+	t.Run("MongoDB", func(t *testing.T) {
+		p := PrivateMongo(t)
+		through, _ := p.FreshIndex(t)
+		ping := func() error {
+			return mongoAdmin(through, func(ctx context.Context, client *mongo.Client) error { return client.Ping(ctx, nil) })
+		}
+		p.Kill(t)
+		p.Restart(t)
+		p.Stop(t)
+		p.Continue(t)
+		if err := ping(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestProxyRefuse: old and new connections are closed until the proxy accepts again.

@@ -1,0 +1,152 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+
+	"keyrange/index"
+)
+
+// simDatabases is the state of the index and of all nodes, which gateways share. Only the controller's goroutine touches
+// it, and each change is checked against the invariants on the spot.
+type simDatabases struct {
+	entries map[string]int64
+	rows    map[int64]row
+	// lived are the IDs that have ever had a live row.
+	lived map[int64]bool
+	// alive lists the live rows of each key.
+	alive map[string][]int64
+	// written lists which versions of records came to hold a document. Documents are unique to operations, so this is what
+	// an operation really did, whatever its client was told.
+	written map[string][]Tag
+	// broken takes the invariants that a change broke.
+	broken func(format string, args ...any)
+}
+
+func newSimDatabases(broken func(format string, args ...any)) *simDatabases {
+	return &simDatabases{map[string]int64{}, map[int64]row{}, map[int64]bool{}, map[string][]int64{}, map[string][]Tag{}, broken}
+}
+
+func (d *simDatabases) insertEntry(e index.Entry) bool {
+	if _, exists := d.entries[e.Key]; exists {
+		return false
+	}
+	d.entries[e.Key] = e.ID
+	d.check(e.Key)
+	return true
+}
+
+func (d *simDatabases) replaceEntry(key string, old, new int64) bool {
+	if d.entries[key] != old {
+		return false
+	}
+	d.entries[key] = new
+	d.check(key)
+	return true
+}
+
+func (d *simDatabases) removeEntry(e index.Entry) {
+	if d.entries[e.Key] == e.ID {
+		delete(d.entries, e.Key)
+		d.check(e.Key)
+	}
+}
+
+// insertRows runs one statement and returns which rows were refused as duplicates, also of one another. Atomic statements,
+// as of MySQL, add all rows or none, and refuse all; others leave out the duplicates.
+func (d *simDatabases) insertRows(batch []row, atomic bool) (duplicates []bool) {
+	duplicates = make([]bool, len(batch))
+	taken := map[int64]bool{}
+	for i, r := range batch {
+		_, exists := d.rows[r.id]
+		duplicates[i] = exists || taken[r.id]
+		taken[r.id] = true
+	}
+	if atomic && slices.Contains(duplicates, true) {
+		for i := range duplicates {
+			duplicates[i] = true
+		}
+	}
+	for i, r := range batch {
+		if !duplicates[i] {
+			d.insertRow(r)
+		}
+	}
+	return duplicates
+}
+
+func (d *simDatabases) insertRow(r row) {
+	d.rows[r.id] = r
+	if r.state == fence {
+		return
+	}
+	if d.lived[r.id] {
+		d.broken("I2: row %d of %s lives a second time", r.id, r.key)
+	}
+	d.lived[r.id] = true
+	d.alive[r.key] = append(d.alive[r.key], r.id)
+	d.written[string(r.document)] = append(d.written[string(r.document)], r.tag())
+	d.check(r.key)
+}
+
+func (d *simDatabases) change(c *rowChange) changed {
+	r, ok := d.rows[c.id]
+	if !ok || !r.belongsTo(c.key) || len(c.versions) > 0 && !slices.Contains(c.versions, r.version) {
+		return changed{}
+	}
+	if c.removes() {
+		delete(d.rows, c.id)
+		d.alive[c.key] = slices.DeleteFunc(d.alive[c.key], func(id int64) bool { return id == c.id })
+		return changed{ok: true}
+	}
+	r.version++
+	r.token, r.updatedAt, r.document = c.token, c.updatedAt, c.document
+	d.rows[c.id] = r
+	d.written[string(r.document)] = append(d.written[string(r.document)], r.tag())
+	return changed{ok: true, version: r.version}
+}
+
+// check holds the invariants of a key that are true at every moment, not only when all is quiet.
+func (d *simDatabases) check(key string) {
+	alive := d.alive[key]
+	switch {
+	case len(alive) > 1:
+		d.broken("I4: %s has the live rows %v", key, alive)
+	case len(alive) == 1 && d.entries[key] != alive[0]:
+		d.broken("I3: %s has the live row %d and the entry points at %d", key, alive[0], d.entries[key])
+	}
+}
+
+// fences lists the IDs of all fences, in order.
+func (d *simDatabases) fences() []int64 {
+	var ids []int64
+	for id, r := range d.rows {
+		if r.state == fence {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// String shows all there is, for traces.
+func (d *simDatabases) String() string {
+	var rows []row
+	for _, r := range d.rows {
+		rows = append(rows, r)
+	}
+	slices.SortFunc(rows, func(a, b row) int { return int(a.id - b.id) })
+	text := fmt.Sprintf("entries %v, rows", d.entries)
+	for _, r := range rows {
+		text += " " + describeRow(r)
+	}
+	return text
+}
+
+// describeRow names a row in labels and traces.
+func describeRow(r row) string {
+	if r.state == fence {
+		return fmt.Sprintf("fence@%d", r.id)
+	}
+	return fmt.Sprintf("%s@%s", r.document, r.tag())
+}

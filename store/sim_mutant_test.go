@@ -1,0 +1,82 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"keyrange/index"
+	"keyrange/store/sqldb"
+)
+
+// insertWithoutFences is mutantNoFence: fences are not written, and nobody notices.
+func (n *simRows) insertWithoutFences(ctx context.Context, batch []row) []error {
+	errs := make([]error, len(batch))
+	var records []row
+	var at []int
+	for i, r := range batch {
+		if r.state == live {
+			records, at = append(records, r), append(at, i)
+		}
+	}
+	if len(records) > 0 {
+		for k, err := range n.insertAll(ctx, records) {
+			errs[at[k]] = err
+		}
+	}
+	return errs
+}
+
+// insertAgainAndAgain is mutantBlindResend: as long as a record's insert has no answer, it is sent again.
+func (n *simRows) insertAgainAndAgain(ctx context.Context, batch []row) []error {
+	errs := n.insertAll(ctx, batch)
+	for i := range batch {
+		for batch[i].state == live && errors.Is(errs[i], sqldb.ErrUnknown) && ctx.Err() == nil && !n.isDead() {
+			errs[i] = n.insertAll(ctx, batch[i:i+1])[0]
+		}
+	}
+	return errs
+}
+
+func (n *simRows) isDead() bool {
+	n.world.mu.Lock()
+	defer n.world.mu.Unlock()
+	return n.gateway.dead
+}
+
+// deleteIndexFirst is mutantIndexFirst: a failure in between leaves a live row that nobody finds.
+func deleteIndexFirst(ctx context.Context, s *Store, key string) error {
+	id, _, err := s.locate(ctx, simCollection, key)
+	if err != nil {
+		return err
+	}
+	if err := s.index.Remove(ctx, simCollection, []index.Entry{{Key: key, ID: id}}); err != nil {
+		return fmt.Errorf("%w: %s", ErrUnknown, err.Error())
+	}
+	done, err := s.changeRow(ctx, simCollection, rowChange{id: id, key: key})
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %s", ErrUnknown, err.Error())
+	case !done.ok:
+		return ErrNotFound
+	}
+	return nil
+}
+
+// getUnconfirmed is mutantUnconfirmed: what a cached ID does not lead to is not there.
+func getUnconfirmed(ctx context.Context, s *Store, key string) (Record, error) {
+	id, _, err := s.locate(ctx, simCollection, key)
+	if err != nil {
+		return Record{}, err
+	}
+	r, err := s.readRow(ctx, simCollection, id)
+	switch {
+	case err != nil:
+		return Record{}, err
+	case !r.belongsTo(key):
+		s.cache.drop(simCollection, key, id)
+		return Record{}, ErrNotFound
+	}
+	s.cache.put(simCollection, key, id)
+	return r.record(), nil
+}
