@@ -29,6 +29,10 @@ fuzz: ## let each fuzz test look for a minute
 	go test -run '^$$' -fuzz FuzzMap -fuzztime 60s ./rangeshard
 	go test -run '^$$' -fuzz FuzzDocument -fuzztime 60s ./handlers
 
+.PHONY: soak
+soak: ## two gateways under load while servers and networks fail at random (10 minutes; SOAK=60s for a look)
+	SOAK=$${SOAK:-10m} scripts/stack.sh run go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./test/faults
+
 .PHONY: bench
 bench: ## compare with one-by-one clients on real servers, write docs/benchmarks (45 minutes; BENCH=-quick for a look)
 	scripts/stack.sh run go run ./test/bench $(BENCH)

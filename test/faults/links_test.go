@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"net/url"
 	"testing"
 	"time"
 
@@ -53,4 +54,27 @@ func waitFor(t *testing.T, happened <-chan struct{}) {
 	case <-time.After(gateway.Patience):
 		t.Fatal("the fault did not happen")
 	}
+}
+
+// TestClientLink: replies to clients get lost and connections of clients are cut; each client finds out what became of its
+// writes by reading.
+func TestClientLink(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, plan{})
+	proxy, through := servers.NewProxyFor(t, s.gateways[0].URL)
+	u, err := url.Parse(through)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.serve("http://" + u.Host)
+	s.begin()
+	for _, f := range networkFaults(proxy, faultLasts) {
+		s.under(t, f)
+	}
+	for _, match := range []string{"POST /v1", "PUT /v1", "DELETE /v1"} {
+		s.under(t, fault{name: "a lost reply to " + match, begin: func() { waitFor(t, proxy.SwallowReply([]byte(match))) }, end: func() {}})
+	}
+	s.serve(s.gateways[0].URL)
+	s.finish(t)
+	s.gateways[0].Stop(t)
 }

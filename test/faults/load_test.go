@@ -17,8 +17,6 @@ const (
 	clientPatience = 8 * time.Second
 	// thinkTime is the pause of a client between two operations, backOff the one after a refusal.
 	thinkTime, backOff = 2 * time.Millisecond, 20 * time.Millisecond
-	// hotShare is how many percent of the operations are on hot keys.
-	hotShare = 30
 	// shownFaults bounds how many complaints of one kind are printed.
 	shownFaults = 5
 )
@@ -26,6 +24,10 @@ const (
 // loadOptions says how much load there is.
 type loadOptions struct {
 	clients, hotKeys int
+	// hotShare is how many percent of the operations are on hot keys.
+	hotShare int
+	// pinned makes each client keep to one gateway; otherwise each request goes to any.
+	pinned bool
 	// coldKeys bounds how many keys are created that have one client each.
 	coldKeys int
 	seed     uint64
@@ -39,6 +41,7 @@ type load struct {
 	start    time.Time
 	bases    atomic.Pointer[[]string]
 	stopping chan struct{}
+	busy     bool // between begin and end
 	working  sync.WaitGroup
 	cold     [][]*belief // by client
 	hot      []atomic.Pointer[history]
@@ -47,7 +50,8 @@ type load struct {
 	slowest  atomic.Int64 // nanoseconds, of the answers since the last takeSlowest
 
 	mu        sync.Mutex
-	counts    map[string]int
+	counts    map[string]int // since takeCounts
+	totals    map[string]int
 	histories []*history
 	faults    []string
 }
@@ -56,7 +60,7 @@ type load struct {
 func newLoad(t *testing.T, options loadOptions) *load {
 	t.Helper()
 	l := &load{
-		options: options, start: time.Now(), counts: map[string]int{},
+		options: options, start: time.Now(), counts: map[string]int{}, totals: map[string]int{},
 		cold: make([][]*belief, options.clients), hot: make([]atomic.Pointer[history], options.hotKeys),
 		client: &http.Client{Timeout: clientPatience, Transport: &http.Transport{MaxIdleConnsPerHost: options.clients, DisableCompression: true}},
 	}
@@ -78,7 +82,7 @@ func (l *load) clock() time.Duration { return time.Since(l.start) }
 
 // begin lets the clients send until end.
 func (l *load) begin() {
-	l.stopping = make(chan struct{})
+	l.stopping, l.busy = make(chan struct{}), true
 	for c := range l.options.clients {
 		l.working.Go(func() {
 			random := rand.New(rand.NewPCG(l.options.seed, uint64(l.clock())+uint64(c)))
@@ -103,27 +107,27 @@ func (l *load) paused(pause time.Duration) bool {
 
 // end stops the clients and waits for the last answer. It may be called twice.
 func (l *load) end() {
-	if l.stopping != nil {
+	if l.busy {
 		close(l.stopping)
-		l.stopping = nil
+		l.busy = false
 	}
 	l.working.Wait()
 }
 
 // operate carries out one operation of a client.
 func (l *load) operate(c int, random *rand.Rand) reply {
-	if len(l.hot) > 0 && random.IntN(100) < hotShare {
-		return l.operateHot(random)
+	if len(l.hot) > 0 && random.IntN(100) < l.options.hotShare {
+		return l.operateHot(c, random)
 	}
 	keys := l.cold[c]
 	if made := int(l.made.Load()); made < l.options.coldKeys && (len(keys) == 0 || random.IntN(100) < 40) {
 		l.made.Add(1)
 		b := &belief{key: fmt.Sprintf("cold-%d-%d", c, len(keys))}
 		l.cold[c] = append(keys, b)
-		return l.ask(b, post, random)
+		return l.ask(c, b, post, random)
 	}
 	if len(keys) == 0 {
-		return l.operateHot(random)
+		return l.operateHot(c, random)
 	}
 	b, next := keys[random.IntN(len(keys))], get
 	switch n := random.IntN(100); {
@@ -136,12 +140,12 @@ func (l *load) operate(c int, random *rand.Rand) reply {
 	case n < 65:
 		next = post
 	}
-	return l.ask(b, next, random)
+	return l.ask(c, b, next, random)
 }
 
 // ask sends a request for a key of one client and checks the answer against what the client knows.
-func (l *load) ask(b *belief, k kind, random *rand.Rand) reply {
-	r := l.send(request{kind: k, key: b.key, tag: b.found.String()}, random)
+func (l *load) ask(c int, b *belief, k kind, random *rand.Rand) reply {
+	r := l.send(c, request{kind: k, key: b.key, tag: b.found.String()}, random)
 	if err := b.learn(r); err != nil {
 		l.complain("%v", err)
 	}
@@ -149,11 +153,11 @@ func (l *load) ask(b *belief, k kind, random *rand.Rand) reply {
 }
 
 // operateHot sends a request for a key that all clients share.
-func (l *load) operateHot(random *rand.Rand) reply {
+func (l *load) operateHot(c int, random *rand.Rand) reply {
 	slot := random.IntN(len(l.hot))
 	h := l.hot[slot].Load()
 	kinds := []kind{get, get, get, put, put, ifMatch, ifMatch, post, remove}
-	r := l.send(request{kind: kinds[random.IntN(len(kinds))], key: h.key, tag: h.tag()}, random)
+	r := l.send(c, request{kind: kinds[random.IntN(len(kinds))], key: h.key, tag: h.tag()}, random)
 	if h.add(r) && l.hot[slot].Load() == h {
 		l.replaceHot(slot)
 	}
@@ -169,13 +173,17 @@ func (l *load) replaceHot(slot int) {
 	l.hot[slot].Store(h)
 }
 
-// send completes a request, sends it to any gateway, and counts the answer.
-func (l *load) send(r request, random *rand.Rand) reply {
+// send completes a request of a client, sends it to a gateway, and counts the answer.
+func (l *load) send(c int, r request, random *rand.Rand) reply {
 	if r.kind == post || r.kind == put || r.kind == ifMatch {
 		r.document = fmt.Sprintf(`{"key":%q,"n":"%x"}`, r.key, random.Uint64())
 	}
 	bases := *l.bases.Load()
-	answer := send(l.client, bases[random.IntN(len(bases))], r, l.clock)
+	base := bases[random.IntN(len(bases))]
+	if l.options.pinned {
+		base = bases[c%len(bases)]
+	}
+	answer := send(l.client, base, r, l.clock)
 	l.count(answer)
 	if answer.odd != "" {
 		l.complain("%s", answer.odd)
@@ -203,6 +211,7 @@ func (l *load) count(r reply) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.counts[r.name()]++
+	l.totals[r.name()]++
 }
 
 // complain notes that something is not as it must be.

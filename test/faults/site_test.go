@@ -5,7 +5,6 @@ package faults
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -36,8 +35,6 @@ const (
 	rangeSize = 1_000_000
 	// mostRead bounds how many records of single clients are read back through the gateway; all are looked up in the databases.
 	mostRead = 5_000
-	// nodeCount is how many nodes a site has. Both take new records.
-	nodeCount = 2
 )
 
 // site is one deployment under load, with a proxy on every link.
@@ -49,7 +46,7 @@ type site struct {
 	folder   string
 	env      []string
 	gateways []*gateway.Process
-	// canaries are keys of records that nobody else writes, one for each node.
+	// canaries are keys of records that nobody else writes, one for each node in turn.
 	canaries []string
 	random   *rand.Rand
 	tries    int
@@ -59,8 +56,11 @@ type site struct {
 type plan struct {
 	kind     string // of the stack: MySQL nodes and a MongoDB-protocol index
 	gateways int    // one
+	nodes    int    // two; all take new records
 	clients  int    // 16
+	pinned   bool   // each client keeps to one gateway
 	hotKeys  int    // 8
+	hotShare int    // 30 percent
 	coldKeys int    // as many as there is time for
 	seed     uint64
 	env      []string
@@ -84,8 +84,8 @@ func newSite(t *testing.T, p plan) *site {
 	if p.kind == "" {
 		p.kind = servers.MySQLKind
 	}
-	s := &site{direct: gateway.NewStack(t, p.kind, nodeCount, rangeSize), proxies: map[string]*servers.Proxy{}, random: rand.New(rand.NewPCG(p.seed, 1))}
-	s.direct.IDs = fmt.Sprintf(", order: spread, open_ranges: %d, step: {min: 10, max: 1000}", nodeCount)
+	s := &site{direct: gateway.NewStack(t, p.kind, or(p.nodes, 2), rangeSize), proxies: map[string]*servers.Proxy{}, random: rand.New(rand.NewPCG(p.seed, 1))}
+	s.direct.IDs = fmt.Sprintf(", order: spread, open_ranges: %d, step: {min: 10, max: 50}", len(s.direct.Nodes))
 	if p.change != nil {
 		p.change(&s.direct)
 	}
@@ -102,7 +102,7 @@ func newSite(t *testing.T, p plan) *site {
 	}
 	s.folder = gateway.WriteConfig(t, through.Config())
 	s.env = append([]string{"GATEWAY__SERVER__REQUEST_TIMEOUT=" + requestTimeout.String()}, p.env...)
-	s.load = newLoad(t, loadOptions{clients: or(p.clients, 16), hotKeys: or(p.hotKeys, 8), coldKeys: or(p.coldKeys, 1_000_000), seed: p.seed})
+	s.load = newLoad(t, loadOptions{clients: or(p.clients, 16), pinned: p.pinned, hotKeys: or(p.hotKeys, 8), hotShare: or(p.hotShare, 30), coldKeys: or(p.coldKeys, 1_000_000), seed: p.seed})
 	for range or(p.gateways, 1) {
 		s.gateways = append(s.gateways, gateway.StartIn(t, s.folder, s.env...))
 	}
@@ -124,7 +124,7 @@ func (s *site) announce() {
 func (s *site) makeCanaries(t *testing.T) {
 	t.Helper()
 	on := map[int64]string{}
-	for i := 0; len(on) < nodeCount; i++ {
+	for i := 0; len(on) < len(s.direct.Nodes); i++ {
 		key := fmt.Sprintf("canary-%d", i)
 		a := s.gateways[0].Expect(t, http.StatusCreated, "POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key))
 		var id, version int64
@@ -133,7 +133,9 @@ func (s *site) makeCanaries(t *testing.T) {
 		}
 		on[(id-1)/rangeSize] = key
 	}
-	s.canaries = slices.Sorted(maps.Values(on))
+	for node := range int64(len(s.direct.Nodes)) {
+		s.canaries = append(s.canaries, on[node])
+	}
 }
 
 // works reports whether a gateway reads and writes on every node and creates.

@@ -168,11 +168,11 @@ func (l *load) readBack(most int) {
 	_ = gateway.Together(l.options.clients, func(c int) error {
 		random := rand.New(rand.NewPCG(l.options.seed, uint64(c)))
 		for i := c; i < len(beliefs); i += l.options.clients {
-			l.settled(l.ask(beliefs[i], get, random))
+			l.settled(l.ask(c, beliefs[i], get, random))
 		}
 		for i := c; i < len(l.histories); i += l.options.clients {
 			h := l.histories[i]
-			r := l.send(request{kind: get, key: h.key}, random)
+			r := l.send(c, request{kind: get, key: h.key}, random)
 			l.settled(r)
 			h.add(r)
 		}

@@ -45,10 +45,19 @@ func (g *Process) Call(method, path, body string, headers ...string) (Answer, er
 	return CallAt(g.URL, method, path, body, headers...)
 }
 
+// CallWithin is Call for as long as a context lasts.
+func (g *Process) CallWithin(ctx context.Context, method, path, body string, headers ...string) (Answer, error) {
+	return call(ctx, g.URL, method, path, body, headers...)
+}
+
 // CallAt is Call for any listener.
 func CallAt(base, method, path, body string, headers ...string) (Answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
+	return call(ctx, base, method, path, body, headers...)
+}
+
+func call(ctx context.Context, base, method, path, body string, headers ...string) (Answer, error) {
 	request, err := http.NewRequestWithContext(ctx, method, base, strings.NewReader(body))
 	if err != nil {
 		return Answer{}, err

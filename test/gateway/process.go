@@ -23,6 +23,8 @@ const (
 	pollInterval = 10 * time.Millisecond
 	// tailBytes is how much of a gateway's output a failed test shows.
 	tailBytes = 6 << 10
+	// outputBytes bounds how much of a gateway's output is kept: the end of it.
+	outputBytes = 64 << 20
 	// ConfigName is the name that the gateway looks for in its working directory.
 	ConfigName = "config.yaml"
 )
@@ -61,6 +63,9 @@ func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.text.Write(p)
+	if o.text.Len() > outputBytes {
+		o.text.Next(outputBytes / 2)
+	}
 	o.line = append(o.line, p...)
 	for {
 		line, rest, whole := bytes.Cut(o.line, []byte("\n"))
@@ -75,7 +80,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	}
 }
 
-// String is all that was printed so far.
+// String is what was printed so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -111,7 +116,13 @@ func Start(t *testing.T, config string, env ...string) *Process {
 // StartIn serves with the config.yaml of a folder, which becomes the working directory.
 func StartIn(t *testing.T, folder string, env ...string) *Process {
 	t.Helper()
-	g := Launch(t, folder, env, "serve")
+	return StartWith(t, binary, folder, env...)
+}
+
+// StartWith is StartIn with another binary.
+func StartWith(t *testing.T, binary, folder string, env ...string) *Process {
+	t.Helper()
+	g := launch(t, binary, folder, env, "serve")
 	select {
 	case at := <-g.Output.Serving:
 		g.URL, g.Admin = "http://"+at[0], "http://"+at[1]
@@ -125,6 +136,12 @@ func StartIn(t *testing.T, folder string, env ...string) *Process {
 
 // Launch starts the binary and makes sure that it is gone when the test ends.
 func Launch(t *testing.T, folder string, env []string, args ...string) *Process {
+	t.Helper()
+	return launch(t, binary, folder, env, args...)
+}
+
+// launch is Launch for any binary.
+func launch(t *testing.T, binary, folder string, env []string, args ...string) *Process {
 	t.Helper()
 	g := &Process{Output: &Output{Serving: make(chan [2]string, 1)}, Command: exec.Command(binary, args...), Exited: make(chan struct{})}
 	g.Command.Dir = folder

@@ -5,11 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -297,17 +299,18 @@ func scratch(t testing.TB) string {
 	return folder
 }
 
-// freePort finds a port that nobody listens on.
+// freePort finds a port that nobody listens on. It is none of those that systems give to outgoing connections: one of them
+// could take it while its server is down.
 func freePort(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const lowest, above, tries = 10_000, 32_000, 100
+	for range tries {
+		port := strconv.Itoa(lowest + rand.IntN(above-lowest))
+		if listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port)); err == nil {
+			_ = listener.Close() // it was only a look
+			return port
+		}
 	}
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	t.Fatal("no free port for a private server")
+	return ""
 }
