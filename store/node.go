@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"keyrange/rangeshard"
 	"keyrange/store/sqldb"
 )
 
@@ -22,37 +23,42 @@ const probeEvery = breakerPause / 4
 
 func (s *Store) newNode(name string, db *sqldb.DB) *node {
 	n := &node{name: name, db: db}
-	n.guarded = guard(name, rowsOf(db), n.barred, func(down bool) {
+	n.guarded = guard(name, rowsOf(db), n.barred, func(kind string, down bool) {
 		if !down {
-			s.log.Info("node is up", "node", name)
+			s.log.Info("node is up", "node", name, "for", kind)
 			return
 		}
-		s.log.Error("node is down", "node", name, "location", db.Location())
+		s.log.Error("node is down", "node", name, "for", kind, "location", db.Location())
 		if s.background.Err() == nil {
-			s.tasks.Go(func() { s.probe(n) })
+			s.tasks.Go(func() { s.probe(n, kind) })
 		}
 	})
 	n.rows = n.guarded
 	return n
 }
 
-// down reports whether the node is being left alone, is only being tried again, or has not been admitted.
-func (n *node) down() bool { return n.barred() != nil || n.guarded.down() }
+// down reports whether the node takes no new records: it is being left alone for writes, is only being tried again, or has
+// not been admitted.
+func (n *node) down() bool { return n.barred() != nil || n.guarded.writes.open() }
 
-// probe looks at a node until it is up again, so that it needs no request to find out.
-func (s *Store) probe(n *node) {
+// probe looks at a node until it is up again for a kind of statements, so that it needs no request to find out.
+func (s *Store) probe(n *node, kind string) {
+	of, look := n.guarded.reads, n.db.Ping
+	if kind == forWrites {
+		of, look = n.guarded.writes, func(ctx context.Context) error { return rangeshard.TryWrite(ctx, n.db) }
+	}
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
-	for n.guarded.down() {
+	for of.open() {
 		select {
 		case <-ticker.C:
 		case <-s.background.Done():
 			return
 		}
-		_ = n.guarded.run(func() error { // the breaker draws the conclusion
+		_ = of.run(func() error { // the breaker draws the conclusion
 			ctx, cancel := context.WithTimeout(s.background, breakerPause)
 			defer cancel()
-			return n.db.Ping(ctx)
+			return look(ctx)
 		})
 	}
 }

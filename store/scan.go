@@ -120,26 +120,26 @@ func (s sqlScanner) purge(ctx context.Context, table string, ids []int64, before
 // A node may be slow to answer a sweep, though it is up, so that what becomes of it says nothing about the node.
 
 func (g *guardedRows) tables(ctx context.Context) (names []string, err error) {
-	err = g.peek(func() error { names, err = g.rows.tables(ctx); return err })
+	err = g.reads.peek(func() error { names, err = g.rows.tables(ctx); return err })
 	return names, err
 }
 
 func (g *guardedRows) top(ctx context.Context, table string) (id int64, err error) {
-	err = g.peek(func() error { id, err = g.rows.top(ctx, table); return err })
+	err = g.reads.peek(func() error { id, err = g.rows.top(ctx, table); return err })
 	return id, err
 }
 
 func (g *guardedRows) scan(ctx context.Context, table string, within span, limit int) (found []brief, err error) {
-	err = g.peek(func() error { found, err = g.rows.scan(ctx, table, within, limit); return err })
+	err = g.reads.peek(func() error { found, err = g.rows.scan(ctx, table, within, limit); return err })
 	return found, err
 }
 
 func (g *guardedRows) glance(ctx context.Context, table string, ids []int64) (found []brief, err error) {
-	err = g.peek(func() error { found, err = g.rows.glance(ctx, table, ids); return err })
+	err = g.reads.peek(func() error { found, err = g.rows.glance(ctx, table, ids); return err })
 	return found, err
 }
 
 func (g *guardedRows) purge(ctx context.Context, table string, ids []int64, before time.Time) (n int64, err error) {
-	err = g.peek(func() error { n, err = g.rows.purge(ctx, table, ids, before); return err })
+	err = g.writes.peek(func() error { n, err = g.rows.purge(ctx, table, ids, before); return err })
 	return n, err
 }

@@ -90,7 +90,7 @@ func (w *simWorld) startGateway() *simGateway {
 func (w *simWorld) startNode(g *simGateway, name string, i int) *node {
 	n := &node{name: name}
 	n.admit()
-	n.guarded = guard(name, &simRows{world: w, gateway: g, node: name}, n.barred, func(bool) {})
+	n.guarded = guard(name, &simRows{world: w, gateway: g, node: name}, n.barred, func(string, bool) {})
 	n.rows = &queuedRows{n.guarded, w, g}
 	return n
 }
@@ -163,14 +163,16 @@ func (w *simWorld) kill(g *simGateway) {
 // mend closes the circuit breakers of a gateway, as its probe would.
 func (g *simGateway) mend() {
 	for _, n := range g.nodes {
-		_ = n.guarded.run(func() error { return nil }) // a refusal says that it is too early
+		for _, c := range []*circuit{n.guarded.reads, n.guarded.writes} {
+			_ = c.run(func() error { return nil }) // a refusal says that it is too early
+		}
 	}
 }
 
 // broken reports whether a circuit breaker is not closed.
 func (g *simGateway) broken() bool {
 	for _, n := range g.nodes {
-		if n.guarded.down() {
+		if n.guarded.reads.open() || n.guarded.writes.open() {
 			return true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,41 +27,77 @@ func tokenOf(b []byte) (t token) {
 // Identity makes what must be unique over all gateways: the instance's name, write tokens, and keys for records that
 // were posted without one. Record IDs never come from here.
 type Identity struct {
-	flake    *sonyflake.Sonyflake
 	instance uint64
 	writes   atomic.Uint64
+
+	mu    sync.Mutex // of what follows
+	flake *sonyflake.Sonyflake
+	// latest is the latest time on the clock so far, without its monotonic part.
+	latest time.Time
 }
 
 // flakeEpoch is where sonyflake starts counting; its 39 bits of 10 ms last 174 years from there.
 var flakeEpoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// flakeTick is sonyflake's unit of time; a clock that goes back by less makes nobody wait for long.
+const flakeTick = 10 * time.Millisecond
+
 // NewIdentity draws a random sonyflake machine number. Should two gateways draw the same one, a made key of one may
 // meet a made key of the other, which the index refuses like any other duplicate; tokens stay apart by a random start.
 func NewIdentity() (*Identity, error) {
-	var seed [10]byte
+	var seed [8]byte
 	if _, err := rand.Read(seed[:]); err != nil {
 		return nil, fmt.Errorf("draw the identity of this gateway: %w", err)
 	}
+	id := &Identity{latest: time.Now().Round(0)}
+	var err error
+	if id.flake, err = newFlake(); err != nil {
+		return nil, err
+	}
+	if id.instance, err = id.flake.NextID(); err != nil {
+		return nil, fmt.Errorf("name this gateway: %w", err)
+	}
+	id.writes.Store(binary.BigEndian.Uint64(seed[:]))
+	return id, nil
+}
+
+// newFlake starts a sonyflake with a random machine number.
+func newFlake() (*sonyflake.Sonyflake, error) {
+	var machine [2]byte
+	if _, err := rand.Read(machine[:]); err != nil {
+		return nil, fmt.Errorf("draw a machine number: %w", err)
+	}
 	flake, err := sonyflake.New(sonyflake.Settings{
 		StartTime: flakeEpoch,
-		MachineID: func() (uint16, error) { return binary.BigEndian.Uint16(seed[:2]), nil },
+		MachineID: func() (uint16, error) { return binary.BigEndian.Uint16(machine[:]), nil },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start sonyflake: %w", err)
 	}
-	id := &Identity{flake: flake}
-	if id.instance, err = flake.NextID(); err != nil {
-		return nil, fmt.Errorf("name this gateway: %w", err)
-	}
-	id.writes.Store(binary.BigEndian.Uint64(seed[2:]))
-	return id, nil
+	return flake, nil
 }
 
 // Instance is the name of this gateway process, unique for ever.
 func (i *Identity) Instance() string { return strconv.FormatUint(i.instance, 36) }
 
 // NewKey makes a business key. Sonyflake gives 25,600 a second at most and makes callers wait beyond that.
+//
+// When the clock has been set back, a sonyflake sleeps until it is where it was. Another machine number makes other keys at
+// the same times, so that nobody has to wait.
 func (i *Identity) NewKey() (string, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	now := time.Now().Round(0)
+	if now.Before(i.latest.Add(-flakeTick)) {
+		flake, err := newFlake()
+		if err != nil {
+			return "", fmt.Errorf("make a key: %w", err)
+		}
+		i.flake, i.latest = flake, now
+	}
+	if now.After(i.latest) {
+		i.latest = now
+	}
 	n, err := i.flake.NextID()
 	if err != nil {
 		return "", fmt.Errorf("make a key: %w", err)

@@ -50,7 +50,11 @@ func translate(op string, err error, p phase) error {
 	if errors.As(err, &lite) {
 		return fmt.Errorf("%s: %w: %s", op, sqliteOutcome(lite.Code()), lite.Error())
 	}
-	if p == unsent || errors.Is(err, driver.ErrBadConn) {
+	if errors.Is(err, driver.ErrBadConn) {
+		// The driver hides that the server said so (RejectReadOnly).
+		return fmt.Errorf("%s: %w: the connection is gone, or the server is read-only", op, ErrUnavailable)
+	}
+	if p == unsent {
 		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, plain(err))
 	}
 	return fmt.Errorf("%s: %w: %w", op, ErrUnknown, plain(err))

@@ -18,7 +18,8 @@ func ownMariaDB(t *testing.T, options servers.MariaDBOptions) *servers.Private {
 	t.Helper()
 	server := servers.PrivateMariaDB(t, options)
 	if !server.IsReal() {
-		t.Skipf("NOT TESTED: this needs a MariaDB server of its own, and %s is not set", servers.EnvMariaDB)
+		// Asked for by name: without the variable PrivateMariaDB fails the test.
+		t.Skipf("a proxy cannot imitate this, and %s=%s does without private servers", servers.EnvMariaDB, servers.NoPrivate)
 	}
 	return server
 }
@@ -58,19 +59,15 @@ func (s *site) readsGoOn(t *testing.T) {
 			refused++
 		}
 	}
-	t.Logf("%d of %d reads were refused by a node that refuses writes", refused, reads)
-	gateway.Poll(t, "a read succeeds", func() bool {
-		return s.gateways[0].Do(t, "GET", "/v1/records/"+s.canaries[0], "").Status == http.StatusOK
-	})
+	if refused > 0 {
+		t.Errorf("%d of %d reads were refused by a node that refuses writes", refused, reads)
+	}
 }
 
 // TestNodeDiskFull: the disk of a node fills up under load, and there is room again. Meanwhile reads go on and writes that do
 // not fit are refused; nothing that was acknowledged is lost.
 func TestNodeDiskFull(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("NOT TESTED: only root can mount a small disk")
-	}
 	server := ownMariaDB(t, servers.MariaDBOptions{DiskBytes: 128 << 20})
 	s := newSite(t, plan{change: func(s *gateway.Stack) { s.Nodes[0].DSN = server.Fresh(t) }})
 	ballast := filepath.Join(server.Disk(), "ballast")

@@ -3,7 +3,6 @@ package servers
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -20,7 +19,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// Environment variables that say how to start servers of a test's own, see scripts/stack.sh. They may be missing.
+// Environment variables that say how to start servers of a test's own, see scripts/stack.sh. One that is missing fails the
+// tests that need it; NoPrivate says that there is to be none.
 const (
 	// EnvMariaDB is the path of mariadbd; mariadb-install-db is in PATH.
 	EnvMariaDB = "GATEWAY_TEST_MARIADBD"
@@ -30,11 +30,14 @@ const (
 	EnvPostgres = "GATEWAY_TEST_POSTGRES"
 )
 
+// NoPrivate, as the value of EnvMariaDB or EnvFerretDB, does without private servers of that kind.
+const NoPrivate = "none"
+
 // startTimeout bounds the start of a private server.
 const startTimeout = 60 * time.Second
 
-// Private is a server that one test has for itself, to kill and to stop it. On a machine without such servers, it is a
-// proxy to one that is shared, which imitates both, and says so in the log.
+// Private is a server that one test has for itself, to kill and to stop it. Where NoPrivate was asked for, it is a proxy to
+// one that is shared, which imitates both, and says so in the log.
 type Private struct {
 	// URL names no database.
 	URL string
@@ -64,9 +67,12 @@ type MariaDBOptions struct {
 // PrivateMariaDB starts a MariaDB server that lives until the test ends.
 func PrivateMariaDB(t testing.TB, options MariaDBOptions) *Private {
 	t.Helper()
+	if isImitated(t, EnvMariaDB) {
+		return imitated(t, "MariaDB", MySQL(t)[len(MySQL(t))-1].URL)
+	}
 	template, err := mariaDBTemplate()
 	if err != nil {
-		return imitated(t, "MariaDB", MySQL(t)[len(MySQL(t))-1].URL, err)
+		t.Fatal(err)
 	}
 	folder := scratch(t)
 	data, port := filepath.Join(folder, "data"), freePort(t)
@@ -94,9 +100,6 @@ func PrivateMariaDB(t testing.TB, options MariaDBOptions) *Private {
 
 // mariaDBTemplate makes a fresh data folder, once in the life of the test binary, and returns its path.
 var mariaDBTemplate = sync.OnceValues(func() (string, error) {
-	if os.Getenv(EnvMariaDB) == "" {
-		return "", errors.New(EnvMariaDB + " is not set")
-	}
 	folder, err := os.MkdirTemp("", "mariadb-template-")
 	if err != nil {
 		return "", err
@@ -124,8 +127,8 @@ func RemoveTemplates() {
 // PrivateMongo starts a MongoDB-protocol server that lives until the test ends. Its data are those of the shared server.
 func PrivateMongo(t testing.TB) *Private {
 	t.Helper()
-	if os.Getenv(EnvFerretDB) == "" || os.Getenv(EnvPostgres) == "" {
-		return imitated(t, "MongoDB", Mongo(t).URI, errors.New(EnvFerretDB+" is not set"))
+	if isImitated(t, EnvFerretDB, EnvPostgres) {
+		return imitated(t, "MongoDB", Mongo(t).URI)
 	}
 	folder, port := scratch(t), freePort(t)
 	p := &Private{URL: "mongodb://127.0.0.1:" + port + "/", name: "MongoDB"}
@@ -140,12 +143,27 @@ func PrivateMongo(t testing.TB) *Private {
 	return p
 }
 
+// isImitated reports whether the first variable asks for no private servers. Without that, a missing variable fails the test:
+// a server that could not be installed must not go unnoticed.
+func isImitated(t testing.TB, variables ...string) bool {
+	t.Helper()
+	if os.Getenv(variables[0]) == NoPrivate {
+		return true
+	}
+	for _, name := range variables {
+		if os.Getenv(name) == "" {
+			t.Fatalf("no private server: %s is not set: run \"make test\", or set %s=%s to do without", name, variables[0], NoPrivate)
+		}
+	}
+	return false
+}
+
 // imitated is a proxy to a shared server in the place of a private one.
-func imitated(t testing.TB, name, sharedURL string, why error) *Private {
+func imitated(t testing.TB, name, sharedURL string) *Private {
 	t.Helper()
 	p := &Private{name: name}
 	p.proxy, p.URL = NewProxyFor(t, sharedURL)
-	t.Logf("no private %s server here (%v): a proxy to the shared one imitates kill and stop", name, why)
+	t.Logf("no private %s server is to be used: a proxy to the shared one imitates kill and stop", name)
 	return p
 }
 

@@ -28,10 +28,13 @@ func TestServersAnswer(t *testing.T) {
 	mongo := Mongo(t)
 	say(mongo.Host(), mongo.Version)
 	for _, env := range []string{EnvMariaDB, EnvFerretDB} {
-		if path := os.Getenv(env); path != "" {
+		switch path := os.Getenv(env); path {
+		case "":
+			say("private servers:", "MISSING, "+env+" is not set: tests that need one will fail")
+		case NoPrivate:
+			say("private servers:", "none, as "+env+" says: proxies imitate those that are killed and stopped, the tests of read-only, full and small servers do not run")
+		default:
 			say("private servers:", path)
-		} else {
-			say("private servers:", "none, as "+env+" is not set: proxies imitate those that are killed and stopped")
 		}
 	}
 }
