@@ -64,6 +64,7 @@ func TestConformance(t *testing.T) {
 		{"InsertBatch", testInsertBatch},
 		{"Find", testFind},
 		{"Scan", testScan},
+		{"Stamp", testStamp},
 		{"Replace", testReplace},
 		{"ReplaceRace", testReplaceRace},
 		{"Remove", testRemove},
@@ -347,5 +348,35 @@ func testClosed(t *testing.T, x Index) {
 	}
 	if err := insertOne(t, x, "a", 1); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("insert: %v, want ErrUnavailable", err)
+	}
+}
+
+// testStamp: of several that stamp an index at once the first wins, and all are told which that was; entries are left alone.
+func testStamp(t *testing.T, x Index) {
+	if stamp, err := x.Stamp(testContext(t)); stamp != "" || err != nil {
+		t.Fatalf("a fresh index: %q, %v", stamp, err)
+	}
+	stamps := make([]string, 16)
+	var wg sync.WaitGroup
+	for i := range stamps {
+		wg.Go(func() {
+			var err error
+			if stamps[i], err = x.SetStamp(testContext(t), fmt.Sprintf("cluster-%d", i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	stored, err := x.Stamp(testContext(t))
+	if err != nil || stored == "" {
+		t.Errorf("stamped: %q, %v", stored, err)
+	}
+	for _, stamp := range stamps {
+		if stamp != stored {
+			t.Errorf("told %q, stored is %q", stamp, stored)
+		}
+	}
+	if found, err := x.Scan(testContext(t), orders, "", 10); len(found) != 0 || err != nil {
+		t.Errorf("entries: %v, %v", found, err)
 	}
 }

@@ -34,6 +34,13 @@ type Index interface {
 	// A server that must not be used (a standalone one) is an error without an outcome.
 	Prepare(ctx context.Context, collection string) error
 
+	// Stamp returns the id of the cluster whose entries these are; "" when none has been noted. It writes nothing.
+	Stamp(ctx context.Context) (cluster string, err error)
+
+	// SetStamp notes the cluster unless one is noted already, and returns the one that is. After an error it may have been
+	// noted, and it is safe to try again.
+	SetStamp(ctx context.Context, cluster string) (string, error)
+
 	// Insert adds entries, each of which must not exist yet, and returns one result per entry: nil when it was inserted.
 	// It is never an upsert. Of entries with the same key within one call, the first wins. They succeed and fail one by one.
 	Insert(ctx context.Context, collection string, entries []Entry) []error
@@ -76,7 +83,7 @@ type Options struct {
 }
 
 // New prepares the index that uri names and does not talk to it yet: mongodb:// and mongodb+srv:// are a server, sqlite://
-// is a file that belongs to one gateway process and is created when missing. Until Ping or Prepare has succeeded once,
+// is a file that belongs to one gateway process and is created when missing. Until Ping, Stamp or Prepare has succeeded once,
 // nothing else may be asked of it. Errors never contain the URI, which may hold a password.
 func New(uri string, opts Options) (Index, error) {
 	scheme, _, _ := strings.Cut(uri, "://")

@@ -11,8 +11,12 @@ import (
 	"keyrange/index"
 )
 
-// admitEvery is the pause between two looks at databases that have not been admitted.
-const admitEvery = time.Second
+const (
+	// admitEvery is the pause between two looks at databases that have not been admitted.
+	admitEvery = time.Second
+	// indexLooks is how many of those pauses there are between two looks at the stamp of the index.
+	indexLooks = 5
+)
 
 // admission says whether a database may be used: not before it has answered and has proved to be the one that config
 // says it is. A database that was admitted stays so when it goes down.
@@ -99,18 +103,34 @@ func (g *gatedIndex) Remove(ctx context.Context, collection string, entries []in
 	return g.Index.Remove(ctx, collection, entries)
 }
 
-// prepareIndex makes the index ready for all collections and admits it. ErrUnavailable: it is away, or did not answer in
-// time.
-func (s *Store) prepareIndex(ctx context.Context) error {
+// askIndex compares the stamp of the index with a verdict on the fleet.
+func (s *Store) askIndex(ctx context.Context, v Verdict) Finding {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	stamp, err := s.gate.Stamp(ctx)
+	if err != nil {
+		return Finding{Away: errors.Is(err, index.ErrUnavailable), Err: fmt.Errorf("index: %w", err)}
+	}
+	return v.JudgeIndex(stamp, s.gate.Describe())
+}
+
+// prepareIndex makes the index ready for all collections, stamps it, and says whether it is ready for use.
+func (s *Store) prepareIndex(ctx context.Context, cluster string) Finding {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 	defer cancel()
 	for collection := range s.placements {
 		if err := s.gate.Prepare(ctx, collection); err != nil {
-			return fmt.Errorf("prepare the index of %s: %w", collection, err)
+			return Finding{Away: errors.Is(err, index.ErrUnavailable), Err: fmt.Errorf("prepare the index of %s: %w", collection, err)}
 		}
 	}
-	s.gate.admit()
-	return nil
+	stamp, err := s.gate.SetStamp(ctx, cluster)
+	if err == nil && stamp != cluster {
+		err = fmt.Errorf("it belongs to the cluster %s since a moment ago, the nodes to %s", stamp, cluster)
+	}
+	if err != nil {
+		return Finding{Away: !errors.Is(err, index.ErrExists), Err: fmt.Errorf("stamp the index: %w", err)}
+	}
+	return Finding{}
 }
 
 // admitFirst looks at all databases of a fleet at start. Any fault fails it. Those that are merely away are kept out for
@@ -118,20 +138,23 @@ func (s *Store) prepareIndex(ctx context.Context) error {
 func (s *Store) admitFirst(ctx context.Context) error {
 	fleet := s.fleet()
 	v := fleet.Verify(ctx)
-	if err := v.Err(); err != nil {
+	ix := s.askIndex(ctx, v)
+	if err := errors.Join(v.Err(), Verdict{Issuers: []Finding{ix}}.Err()); err != nil {
 		return err
 	}
-	err := s.prepareIndex(ctx)
-	switch {
-	case errors.Is(err, index.ErrUnavailable) && v.cluster != "":
-		s.keepOut(&s.gate.admission, "index", err)
-	case err != nil:
-		return err
+	if ix.Away && v.cluster == "" {
+		return ix.Err
 	}
 	if err := fleet.claim(ctx, &v, s.identity.Instance(), s.timestamp()); err != nil {
 		return err
 	}
-	s.settle(v)
+	if !ix.Away {
+		ix = s.prepareIndex(ctx, v.cluster)
+	}
+	if ix.Err != nil && !ix.Away {
+		return ix.Err
+	}
+	s.settle(v, ix)
 	return nil
 }
 
@@ -139,14 +162,6 @@ func (s *Store) admitFirst(ctx context.Context) error {
 func (s *Store) admitMore(ctx context.Context) bool {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	if s.gate.barred() != nil {
-		if err := s.prepareIndex(ctx); err != nil {
-			s.keepOut(&s.gate.admission, "index", err)
-		}
-	}
-	if !s.anyoneOut() {
-		return s.gate.barred() == nil
-	}
 	fleet := s.fleet()
 	for i, n := range s.topology.Load().nodes {
 		if n.barred() == nil {
@@ -159,12 +174,37 @@ func (s *Store) admitMore(ctx context.Context) bool {
 			s.log.Warn("databases cannot be claimed", "cause", err.Error())
 		}
 	}
-	s.settle(v)
-	return s.gate.barred() == nil && !s.anyoneOut()
+	ix := Finding{}
+	if s.gate.barred() != nil {
+		if ix = s.askIndex(ctx, v); ix.Err == nil {
+			ix = s.prepareIndex(ctx, v.cluster)
+		}
+	}
+	s.settle(v, ix)
+	return !s.anyoneOut()
 }
 
-// anyoneOut reports whether a node or an issuer is kept out.
+// lookAtIndex checks that the index which is in use is still the one that was stamped. One that was dropped and is being
+// filled anew would let keys of records be used a second time, so it is kept out (I4).
+func (s *Store) lookAtIndex(ctx context.Context) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	if s.gate.barred() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	if stamp, err := s.gate.Stamp(ctx); err == nil && stamp != s.cluster {
+		s.gate.admitted.Store(false)
+		s.conclude(&s.gate.admission, "index", Finding{Err: fmt.Errorf("index at %s: it has lost its stamp: was it dropped? gateway fsck --repair makes it anew from the nodes", s.gate.Describe())})
+	}
+}
+
+// anyoneOut reports whether a database is kept out.
 func (s *Store) anyoneOut() bool {
+	if s.gate.barred() != nil {
+		return true
+	}
 	for _, n := range s.topology.Load().nodes {
 		if n.barred() != nil {
 			return true
@@ -178,11 +218,11 @@ func (s *Store) anyoneOut() bool {
 	return false
 }
 
-// settle admits the databases that a verdict found usable, and says why the others are kept out. Those that were admitted
-// before stay. It needs changing.
-func (s *Store) settle(v Verdict) {
+// settle admits the databases that a verdict, and a finding on the index, found usable, and says why the others are kept
+// out. Those that were admitted before stay. It needs changing.
+func (s *Store) settle(v Verdict, ix Finding) {
 	s.cluster = v.cluster
-	admitted := false
+	admitted := s.conclude(&s.gate.admission, "index", ix)
 	for i, found := range v.Issuers {
 		admitted = s.conclude(&s.issuers[i].admission, IssuerName(i, len(s.issuers)), found) || admitted
 	}
@@ -229,19 +269,21 @@ func (s *Store) keepOut(a *admission, name string, why error) {
 	}
 }
 
-// awaitAll looks after databases that are kept out until all are in.
-func (s *Store) awaitAll() {
+// watchDatabases looks after databases that are kept out, and now and then at the stamp of the index.
+func (s *Store) watchDatabases() {
 	ticker := time.NewTicker(admitEvery)
 	defer ticker.Stop()
-	for {
+	for looks := 1; ; looks++ {
 		select {
 		case <-ticker.C:
 		case <-s.background.Done():
 			return
 		}
-		if s.admitMore(s.background) {
+		if looks%indexLooks == 0 {
+			s.lookAtIndex(s.background)
+		}
+		if s.anyoneOut() && s.admitMore(s.background) {
 			s.log.Info("all databases are in reach")
-			return
 		}
 	}
 }

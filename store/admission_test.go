@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -217,5 +218,53 @@ func TestVerifyNamesBothSides(t *testing.T) {
 				t.Errorf("%v does not say %q", err, part)
 			}
 		}
+	})
+}
+
+// TestAdmissionIndex: an index that is empty while there are records, or another cluster's, is refused: keys would be used a
+// second time (I4).
+func TestAdmissionIndex(t *testing.T) {
+	engines(t, func(t *testing.T, d deployment) {
+		d.used(t)
+		other := d.renew(t)
+		other.used(t)
+		for part, ix := range map[string]string{"has never been used, but the cluster": d.renew(t).Index, "it belongs to the cluster": other.Index} {
+			wrong := d
+			wrong.Index = ix
+			if _, err := wrong.try(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), part) {
+				t.Errorf("%v does not say %q", err, part)
+			}
+		}
+		d.used2(t)
+	})
+}
+
+// TestAdmissionIndexDropped: an index that loses its stamp while it is in use is kept out until it is stamped again.
+func TestAdmissionIndexDropped(t *testing.T) {
+	engines(t, func(t *testing.T, d deployment) {
+		if !strings.HasPrefix(d.Index, "sqlite") {
+			return // the tests of the built gateway drop an index of a server
+		}
+		s, ctx := d.open(t), t.Context()
+		mustCreate(t, s, "k", "x")
+		db := mustOpen(t, d.Index)
+		if _, err := db.Exec(ctx, "DELETE FROM gateway_stamp"); err != nil {
+			t.Fatal(err)
+		}
+		s.lookAtIndex(ctx)
+		_, err := s.Create(ctx, testCollection, "new", doc("x"))
+		wantError(t, "create", err, ErrUnavailable)
+		if !strings.Contains(s.log.String(), "alarm=true") || !strings.Contains(s.log.String(), "gateway fsck --repair") {
+			t.Errorf("log:\n%s", s.log)
+		}
+		if _, err := db.Exec(ctx, "INSERT INTO gateway_stamp (one, cluster) VALUES (1, ?)", s.cluster); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a create", func() bool {
+			_, err := s.Create(ctx, testCollection, "new", doc("x"))
+			return err == nil
+		})
+		wantDocument(t, s, "k", doc("x"))
+		s.shut(t)
 	})
 }

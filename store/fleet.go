@@ -78,6 +78,40 @@ func (v Verdict) join(which func(Finding) bool) error {
 	return errors.Join(errs...)
 }
 
+// used reports whether an issuer that answered has ever leased an ID.
+func (v Verdict) used() bool {
+	for _, found := range v.Issuers {
+		for _, seq := range found.issued {
+			if seq.Next != seq.Lo {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// JudgeIndex says why the index at a location, which has a stamp or none (""), is not that of the fleet: another one, or an
+// empty one, would lack the entries of all records and let their keys be used a second time (I4). Away: that cannot be
+// told before every issuer answers.
+func (v Verdict) JudgeIndex(stamp, location string) Finding {
+	fault := func(format string, args ...any) Finding {
+		return Finding{Err: fmt.Errorf("index at %s: %s: is it the right database?", location, fmt.Sprintf(format, args...))}
+	}
+	switch missing := v.issuersAway(); {
+	case stamp == v.cluster:
+		return Finding{}
+	case stamp != "" && v.cluster == "":
+		return fault("it belongs to the cluster %s, but the issuers and nodes are empty", stamp)
+	case stamp != "":
+		return fault("it belongs to the cluster %s, the nodes to %s", stamp, v.cluster)
+	case v.used():
+		return fault("it has never been used, but the cluster %s has records (a lost index is made anew by gateway fsck --repair)", v.cluster)
+	case missing != nil:
+		return Finding{Away: true, Err: fmt.Errorf("index at %s: it has never been used, and whether there are records cannot be told before every issuer answers: %w", location, missing)}
+	}
+	return Finding{Unclaimed: true}
+}
+
 // issuersAway joins why issuers are away.
 func (v Verdict) issuersAway() error { return Verdict{Issuers: v.Issuers}.away() }
 

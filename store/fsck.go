@@ -130,6 +130,13 @@ func (f Fleet) Fsck(ctx context.Context, about Fsck) (SweepCounts, error) {
 		}
 		fleet.nodes = append(fleet.nodes, node)
 	}
+	stamp, err := about.Index.Stamp(ctx)
+	if err != nil {
+		return SweepCounts{}, fmt.Errorf("index: %w", err)
+	}
+	if stamp != "" && v.cluster != "" && stamp != v.cluster {
+		return SweepCounts{}, v.JudgeIndex(stamp, about.Index.Describe()).Err
+	}
 	for _, collection := range about.Collections {
 		if err := about.Index.Prepare(ctx, collection); err != nil {
 			return SweepCounts{}, fmt.Errorf("index: %w", err)
@@ -144,6 +151,10 @@ func (f Fleet) Fsck(ctx context.Context, about Fsck) (SweepCounts, error) {
 		batch: fsckBatch, fencesBefore: func() time.Time { return time.Time{} }, // the gateways purge them
 	}}
 	err = run.run(ctx)
+	if err == nil && about.Repair && stamp == "" {
+		// Only now has it the entries of all records, so that gateways may use it.
+		_, err = about.Index.SetStamp(ctx, v.cluster)
+	}
 	return run.counts, err
 }
 

@@ -93,9 +93,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	if err := s.admitFirst(ctx); err != nil {
 		return nil, err
 	}
-	if s.gate.barred() != nil || s.anyoneOut() {
-		s.tasks.Go(s.awaitAll)
-	}
+	s.tasks.Go(s.watchDatabases)
 	s.tasks.Go(s.watchLevels)
 	s.tasks.Go(s.sweeper.run)
 	return s, nil

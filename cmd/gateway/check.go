@@ -54,7 +54,8 @@ func faulty(what, where string, err error) finding { return finding{what, where,
 
 // check looks at each database and prints a line for it. It writes nothing anywhere.
 func check(ctx context.Context, cfg *Config, out io.Writer) error {
-	findings := append([]finding{findIndex(ctx, cfg)}, findFleet(ctx, cfg)...)
+	fleet, verdict := findFleet(ctx, cfg)
+	findings := append([]finding{findIndex(ctx, cfg, verdict)}, fleet...)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	faults := 0
 	for _, f := range findings {
@@ -73,12 +74,16 @@ func check(ctx context.Context, cfg *Config, out io.Writer) error {
 	return nil
 }
 
-func findIndex(ctx context.Context, cfg *Config) finding {
+// findIndex looks at the index, and whether it belongs to the fleet.
+func findIndex(ctx context.Context, cfg *Config, fleet store.Verdict) finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	const what = "index"
 	uri := cfg.Index.URI.Reveal()
 	if loc, err := sqldb.ParseURL(uri); err == nil && isNew(loc) {
+		if found := fleet.JudgeIndex("", loc.String()); found.Err != nil {
+			return faulty(what, loc.String(), found.Err)
+		}
 		return finding{what, loc.String(), "new", "is made at the first start"}
 	}
 	ix, err := index.Open(ctx, uri, indexOptions(cfg))
@@ -86,17 +91,21 @@ func findIndex(ctx context.Context, cfg *Config) finding {
 		return faulty(what, "", err)
 	}
 	defer func() { _ = ix.Close() }() // nothing was written
-	if err := ix.Ping(ctx); err != nil {
+	stamp, err := ix.Stamp(ctx)
+	if err == nil {
+		err = fleet.JudgeIndex(stamp, ix.Describe()).Err
+	}
+	if err != nil {
 		return faulty(what, ix.Describe(), err)
 	}
 	return finding{what, ix.Describe(), "reachable", ""}
 }
 
 // findFleet looks at the issuers and the nodes, each by itself and whether they belong together.
-func findFleet(ctx context.Context, cfg *Config) []finding {
+func findFleet(ctx context.Context, cfg *Config) ([]finding, store.Verdict) {
 	layout, err := layoutOf(cfg)
 	if err != nil {
-		return []finding{faulty("nodes", "", err)}
+		return []finding{faulty("nodes", "", err)}, store.Verdict{}
 	}
 	issuers := len(cfg.IDs.Issuers)
 	findings := make([]finding, issuers+len(cfg.Nodes))
@@ -135,7 +144,7 @@ func findFleet(ctx context.Context, cfg *Config) []finding {
 			*f = faulty(f.what, f.where, found.Err)
 		}
 	}
-	return findings
+	return findings, verdict
 }
 
 func stampState(stamped bool) string {

@@ -168,21 +168,51 @@ type Entry struct {
 	ID         int64  `bson:"id"`
 }
 
+// openIndex opens the database of a MongoDB index, behind a gateway's back, until the test ends.
+func openIndex(t *testing.T, uri string) *mongo.Database {
+	t.Helper()
+	mongoClient, err := mongo.Connect(options.Client().ApplyURI(uri))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = mongoClient.Disconnect(context.Background()) }) // nothing is left to lose
+	u, err := url.Parse(uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mongoClient.Database(strings.TrimPrefix(u.Path, "/"))
+}
+
+// DropIndex drops a MongoDB index as a whole.
+func DropIndex(t *testing.T, uri string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	if err := openIndex(t, uri).Drop(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// LoseEntries deletes the entries of a MongoDB index whose keys begin with a prefix of plain letters.
+func LoseEntries(t *testing.T, uri, collection, prefix string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	filter := bson.D{{Key: "_id", Value: bson.D{{Key: "$gte", Value: prefix}, {Key: "$lt", Value: prefix + "~"}}}}
+	if _, err := openIndex(t, uri).Collection(collection).DeleteMany(ctx, filter); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// StampCollection is where an index notes which cluster it belongs to, in a document that is no entry.
+const StampCollection = "gateway.stamp"
+
 // Entries lists a MongoDB index, and every collection in it as an entry without a key.
 func Entries(t *testing.T, uri string) (all []Entry) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
-	mongoClient, err := mongo.Connect(options.Client().ApplyURI(uri))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = mongoClient.Disconnect(ctx) }() // nothing is left to lose
-	u, err := url.Parse(uri)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := mongoClient.Database(strings.TrimPrefix(u.Path, "/"))
+	db := openIndex(t, uri)
 	collections, err := db.ListCollectionNames(ctx, bson.D{})
 	if err != nil {
 		t.Fatal(err)

@@ -107,7 +107,7 @@ func TestFsckRebuildsIndex(t *testing.T) {
 	})
 }
 
-// TestFsckBesideGateways: the index is lost and made again while gateways serve: their requests notice nothing but that
+// TestFsckBesideGateways: entries are lost and made again while gateways serve: their requests notice nothing but that
 // records which were not found are.
 func TestFsckBesideGateways(t *testing.T) {
 	for _, kind := range gateway.Kinds(t) {
@@ -117,21 +117,54 @@ func TestFsckBesideGateways(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			const count = 3000
 			s := gateway.NewStack(t, kind, 2, 10_000_000)
-			g := gateway.Start(t, s.Config())
-			bulk(t, g, 0, count)
-			g.Stop(t)
-			s = loseIndex(t, s, kind)
 			folder := gateway.WriteConfig(t, s.Config())
 			gateways := []*gateway.Process{gateway.StartIn(t, folder), gateway.StartIn(t, folder)}
+			bulk(t, gateways[0], 0, count)
 			load := startTraffic(t, gateways...)
 			load.reached(t, 50)
-			wantFsck(t, folder, 0, []string{"--repair", "--grace", "0s"}, "no damage is left")
+			gateway.LoseEntries(t, s.Index, "records", "bulk-")
+			gateways[1].Expect(t, http.StatusNotFound, "GET", "/v1/records/bulk-1", "")
+			wantFsck(t, folder, 0, []string{"--repair", "--grace", "0s"}, "3,000 stray records, 3,000 have their entries again", "no damage is left")
 			load.stop(t)
 			readBulk(t, gateways[1], count)
 			load.made.readBack(t, gateways[0])
 			for _, g := range gateways {
 				g.Stop(t)
 			}
+			wantFsck(t, folder, 0, []string{"--grace", "0s"}, "no damage is left")
+		})
+	}
+}
+
+// TestIndexDropped: gateways notice that the index was dropped under them and stop using it, so that no key is used a second
+// time; a start is refused. Once fsck has made it again they go on, without a restart, with every record (I3, I4).
+func TestIndexDropped(t *testing.T) {
+	for _, kind := range gateway.Kinds(t) {
+		if kind == gateway.Embedded {
+			continue // its file belongs to the gateway while it runs
+		}
+		t.Run(kind, func(t *testing.T) {
+			const count = 1000
+			s := gateway.NewStack(t, kind, 2, 10_000_000)
+			folder := gateway.WriteConfig(t, s.Config())
+			g := gateway.StartIn(t, folder)
+			bulk(t, g, 0, count)
+			gateway.DropIndex(t, s.Index)
+			gateway.Poll(t, "the gateway stops using the index", func() bool {
+				return g.Do(t, "GET", "/readyz", "").Status == http.StatusServiceUnavailable
+			})
+			g.Expect(t, http.StatusServiceUnavailable, "POST", "/v1/records", `{"key":"bulk-1"}`)
+			for _, command := range []string{"serve", "check"} {
+				printed, code := gateway.Run(t, folder, nil, command)
+				wantRefusal(t, printed, code, "index at", "has never been used, but the cluster", "gateway fsck --repair")
+			}
+			wantFsck(t, folder, 0, []string{"--repair", "--grace", "0s"}, "1,000 stray records, 1,000 have their entries again", "no damage is left")
+			gateway.Poll(t, "the gateway uses the index again", func() bool {
+				return g.Do(t, "GET", "/readyz", "").Status == http.StatusOK
+			})
+			readBulk(t, g, count)
+			g.Expect(t, http.StatusConflict, "POST", "/v1/records", `{"key":"bulk-1"}`)
+			g.Stop(t)
 			wantFsck(t, folder, 0, []string{"--grace", "0s"}, "no damage is left")
 		})
 	}
