@@ -30,7 +30,7 @@ const (
 	EnvPostgres = "GATEWAY_TEST_POSTGRES"
 )
 
-// NoPrivate, as the value of EnvMariaDB or EnvFerretDB, does without private servers of that kind.
+// NoPrivate is, as the value of EnvMariaDB or EnvFerretDB, the wish to do without private servers of that kind.
 const NoPrivate = "none"
 
 // startTimeout bounds the start of a private server.
