@@ -92,13 +92,12 @@ func (o fsckOptions) run(ctx context.Context, cfg *Config, out, notes io.Writer)
 	if o.grace < 0 {
 		return fmt.Errorf("--grace: must not be negative (got %s)", o.grace)
 	}
-	p := &parts{nodes: map[string]nodeDatabase{}}
+	p := newParts()
 	defer p.closeDatabases()
 	fleet, err := p.openFleet(cfg)
 	if err != nil {
 		return err
 	}
-	p.adopt(cfg, fleet.Nodes)
 	if err := leaveOutNew(cfg, &fleet); err != nil {
 		return err
 	}

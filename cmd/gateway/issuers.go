@@ -109,13 +109,12 @@ func withFleet(config *string, run func(ctx context.Context, cfg *Config, fleet 
 				return fmt.Errorf("nodes[%d] (%s): %s does not exist yet", i, n.Name, loc)
 			}
 		}
-		p := &parts{nodes: map[string]nodeDatabase{}}
+		p := newParts()
 		defer p.closeDatabases()
 		fleet, err := p.openFleet(cfg)
 		if err != nil {
 			return err
 		}
-		p.adopt(cfg, fleet.Nodes)
 		return run(command.Context(), cfg, fleet, command.OutOrStdout())
 	}
 }

@@ -93,13 +93,12 @@ func (o rangesOptions) ask(ctx context.Context, notes io.Writer) (handlers.Range
 
 // surveyDatabases asks the databases that the config names. Those that do not answer are named in notes and left out.
 func surveyDatabases(ctx context.Context, cfg *Config, exact bool, notes io.Writer) (store.Levels, error) {
-	p := &parts{nodes: map[string]nodeDatabase{}}
+	p := newParts()
 	defer p.closeDatabases()
 	fleet, err := p.openFleet(cfg)
 	if err != nil {
 		return store.Levels{}, err
 	}
-	p.adopt(cfg, fleet.Nodes)
 	if err := leaveOutNew(cfg, &fleet); err != nil {
 		return store.Levels{}, err
 	}

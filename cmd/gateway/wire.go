@@ -33,11 +33,15 @@ type nodeDatabase struct {
 	dsn Secret
 }
 
+func newParts() *parts {
+	return &parts{metrics: prometheus.NewRegistry(), nodes: map[string]nodeDatabase{}}
+}
+
 // openParts connects to the databases that the config names, makes sure that each is who config says it is, and builds
 // the store. A database that is out of reach does not hold it up, unless the fleet has never been started. When it fails,
 // nothing stays open.
 func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts, err error) {
-	p = &parts{metrics: prometheus.NewRegistry(), nodes: map[string]nodeDatabase{}}
+	p = newParts()
 	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer func() {
 		if err != nil {
@@ -56,7 +60,6 @@ func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts,
 	if err != nil {
 		return p, err
 	}
-	p.adopt(cfg, fleet.Nodes)
 	p.store, err = store.New(ctx, store.Config{
 		Fleet: fleet, Index: ix,
 		Collections: collectionNames(cfg), Identity: p.identity,
@@ -72,7 +75,7 @@ func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts,
 	return p, nil
 }
 
-// openFleet prepares the databases of the issuers and the nodes, without talking to them.
+// openFleet prepares the databases of the issuers and the nodes, without talking to them. They close with the parts.
 func (p *parts) openFleet(cfg *Config) (fleet store.Fleet, err error) {
 	if fleet.Map, err = layoutOf(cfg); err != nil {
 		return fleet, err
@@ -85,7 +88,9 @@ func (p *parts) openFleet(cfg *Config) (fleet store.Fleet, err error) {
 		p.closers = append(p.closers, db.Close)
 		fleet.Issuers = append(fleet.Issuers, idsegment.NewIssuer(db, i+1, len(cfg.IDs.Issuers)))
 	}
-	fleet.Nodes, err = p.openNodes(cfg)
+	if fleet.Nodes, err = p.openNodes(cfg); err == nil {
+		p.adopt(cfg, fleet.Nodes)
+	}
 	return fleet, err
 }
 
