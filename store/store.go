@@ -71,9 +71,10 @@ type Store struct {
 // that is out of reach is kept out and looked at again and again, except that the first start of all needs every one.
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
-		gate: &gatedIndex{Index: cfg.Index}, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
+		identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
 		placements: map[string]*placement{}, entries: map[string]*entries{}, cache: newKeyCache(cfg.CacheBytes),
 	}
+	s.gate = s.openGate(cfg.Index, cfg.Collections)
 	s.index = s.gate
 	s.background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.metrics = newMetrics(cfg.Metrics, s.cache)
@@ -82,7 +83,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.gauge.surveyor, s.gauge.states = newSurveyor(cfg.Collections, s.issuers, cfg.Now, cfg.AlarmLevels), map[string]string{}
 	if cfg.Metrics != nil {
-		cfg.Metrics.MustRegister(levelsCollector{&s.gauge.latest})
+		cfg.Metrics.MustRegister(levelsCollector{&s.gauge.latest}, circuitsCollector{s})
 	}
 	s.topology.Store(s.newTopology(cfg.Fleet, nil))
 	for _, collection := range cfg.Collections {
@@ -131,14 +132,23 @@ type Health struct {
 	Name     string
 	Location string
 	// Err is nil when the dependency answered and is in use.
-	Err  error
-	Took time.Duration
+	Err error
+	// ReadsGoOn: in spite of Err it answers reads.
+	ReadsGoOn bool
+	Took      time.Duration
 }
 
 // Health asks every dependency at once, within the deadline of ctx.
 func (s *Store) Health(ctx context.Context) []Health {
 	checks := []func() Health{
-		func() Health { return check(ctx, "index", "index", s.index.Describe(), s.gate.barred, s.index.Ping) },
+		func() Health {
+			h := check(ctx, "index", "index", s.index.Describe(), s.gate.reads.refusal, s.index.Ping)
+			if h.Err == nil {
+				h.Err = s.gate.writes.refusal()
+				h.ReadsGoOn = h.Err != nil
+			}
+			return h
+		},
 	}
 	for k, i := range s.issuers {
 		checks = append(checks, func() Health {
@@ -157,9 +167,9 @@ func (s *Store) Health(ctx context.Context) []Health {
 	return results
 }
 
-func check(ctx context.Context, kind, name, location string, barred func() error, ping func(context.Context) error) Health {
+func check(ctx context.Context, kind, name, location string, refusal func() error, ping func(context.Context) error) Health {
 	start := time.Now()
-	err := barred()
+	err := refusal()
 	if err == nil {
 		err = ping(ctx)
 	}
