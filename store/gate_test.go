@@ -331,3 +331,35 @@ func TestStoreIndexDown(t *testing.T) {
 		})
 	}
 }
+
+// TestStoreIndexElection: for as long as an election takes there is nobody to connect to. Requests that have more time than
+// that wait for it and succeed: the circuit does not open under them.
+func TestStoreIndexElection(t *testing.T) {
+	const election = 1500 * time.Millisecond
+	d := fresh(t, servers.Engine{Name: "sqlite", Fresh: servers.FreshSQLite})
+	proxy, uri := servers.NewProxyFor(t, servers.FreshMongo(t))
+	d.Index = uri
+	s := d.open(t)
+	mustCreate(t, s, "known", "one")
+	proxy.Refuse(true)
+	time.AfterFunc(election, func() { proxy.Refuse(false) })
+	hurried, cancel := context.WithTimeout(t.Context(), election/10)
+	defer cancel()
+	_, _ = s.Get(hurried, testCollection, "first") // it finds the old connection cut
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			if _, err := s.Create(t.Context(), testCollection, fmt.Sprintf("k%d", i), doc("x")); err != nil {
+				t.Errorf("create: %v", err)
+			}
+			if _, err := s.Get(t.Context(), testCollection, fmt.Sprintf("absent-%d", i)); !errors.Is(err, ErrNotFound) {
+				t.Errorf("get: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if strings.Contains(s.log.String(), "index is down") {
+		t.Error(s.log.String())
+	}
+	d.checkInvariants(t, s)
+}
