@@ -307,7 +307,7 @@ func TestStoreIndexDown(t *testing.T) {
 			if grown := runtime.NumGoroutine() - before; slowest > atOnce || grown > 10 {
 				t.Errorf("the slowest refusal took %s; %d goroutines more", slowest, grown)
 			}
-			wantDocument(t, s.opened, "known", doc("one"))
+			wantDocument(t, s.opened, "known", doc("one").Document)
 			if _, _, err := s.Put(t.Context(), testCollection, "known", doc("two"), Condition{Exists: true}); err != nil {
 				t.Errorf("put of a known key: %v", err)
 			}

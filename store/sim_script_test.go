@@ -51,7 +51,7 @@ func TestStoreDeleteResent(t *testing.T) {
 	}{
 		"took effect":            {fateLost, Condition{}, func(*simDatabases) {}},
 		"deleted by another":     {fateNever, Condition{}, func(d *simDatabases) { d.change(&rowChange{id: 1, key: "a"}) }},
-		"changed by another":     {fateNever, Condition{Tags: []Tag{first}}, func(d *simDatabases) { d.change(&rowChange{id: 1, key: "a", document: []byte("a#9")}) }},
+		"changed by another":     {fateNever, Condition{Tags: []Tag{first}}, func(d *simDatabases) { d.change(&rowChange{id: 1, key: "a", Content: Content{Document: []byte("a#9")}}) }},
 		"nothing happened to it": {fateNever, Condition{Tags: []Tag{first}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestStoreDeleteResent(t *testing.T) {
 				w := newSimWorld(1, mutantNone, false)
 				defer w.shutDown()
 				w.db.insertEntry(index.Entry{Key: "a", ID: 1})
-				w.db.insertRow(row{id: 1, key: "a", version: 1, document: []byte("a#0")})
+				w.db.insertRow(row{id: 1, key: "a", version: 1, Content: Content{Document: []byte("a#0")}})
 				op := &simOperation{client: w.clients[0], kind: simDelete, key: "a", cond: test.cond, timeout: time.Second}
 				w.start(op)
 				w.expect(t, "index find", fateDone)
