@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"keyrange/handlers/access"
 )
 
 // exchange is one request and its answer, as echo's context with what the gateway adds.
@@ -24,6 +26,8 @@ type exchange struct {
 	// collection and key say what the request is about; nil and empty where it is about no record.
 	collection *collection
 	key        string
+	// client is who sent it; nil where nobody is asked.
+	client *access.Client
 	// idempotency is that of a POST.
 	idempotency idempotency
 	// items and failed count the results of a bulk request.
@@ -95,7 +99,7 @@ func (s *Server) log(x *exchange, took time.Duration, err error) {
 	if !s.logger.Enabled(request.Context(), level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 12)
+	attrs := make([]slog.Attr, 0, 13)
 	attrs = append(attrs,
 		slog.String("request_id", x.id),
 		slog.String("method", request.Method),
@@ -108,6 +112,9 @@ func (s *Server) log(x *exchange, took time.Duration, err error) {
 		slog.Int64("bytes", response.Size),
 		slog.Float64("duration_ms", milliseconds(took)),
 		slog.String("remote", x.RealIP()))
+	if x.client != nil {
+		attrs = append(attrs, slog.String("client", x.client.Name))
+	}
 	if x.items > 0 {
 		attrs = append(attrs, slog.Int("items", x.items), slog.Int("items_failed", x.failed))
 	}

@@ -103,31 +103,42 @@ func (s *Server) serve(r route) echo.HandlerFunc {
 	}
 }
 
-// onCollection resolves the collection of a request before next.
+// onCollection resolves the collection of a request before next, and checks that its client may do it there.
 func (s *Server) onCollection(next handler) handler {
 	return func(ctx context.Context, x *exchange) error {
 		name, _, err := splitTarget(x.Request().URL.EscapedPath())
 		if err != nil {
 			return err
 		}
-		if x.collection = s.collections[name]; x.collection == nil {
+		x.collection = s.collections[name]
+		if err := s.permitCollection(x, name); err != nil {
+			return err
+		}
+		if x.collection == nil {
 			return errCollection
 		}
 		return next(ctx, x)
 	}
 }
 
-// onRecord resolves the collection and the key of a request before next.
+// onRecord resolves the collection and the key of a request before next, and checks that its client may do it there.
 func (s *Server) onRecord(next handler) handler {
 	return func(ctx context.Context, x *exchange) error {
 		name, escaped, err := splitTarget(x.Request().URL.EscapedPath())
 		if err != nil {
 			return err
 		}
-		if x.collection = s.collections[name]; x.collection == nil {
+		x.collection = s.collections[name]
+		if err := s.permit(x, name, roleOf(x.Request())); err != nil {
+			return err
+		}
+		if x.collection == nil {
 			return errCollection
 		}
 		if x.key, err = decodeKey(escaped); err != nil {
+			return err
+		}
+		if err := s.permitKey(x, x.key); err != nil {
 			return err
 		}
 		return next(ctx, x)
