@@ -41,7 +41,7 @@ func (s *Server) authenticate(ctx context.Context, x *exchange) (err error) {
 		return nil
 	}
 	header := x.Response().Header()
-	header.Add(echo.HeaderVary, echo.HeaderAuthorization)
+	header.Add(echo.HeaderVary, echo.HeaderAuthorization+", "+headerAPIKey)
 	credential, err := credentialOf(x.Request().Header)
 	if err != nil {
 		header.Set(echo.HeaderWWWAuthenticate, challenge)

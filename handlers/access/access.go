@@ -40,7 +40,7 @@ type Client struct {
 // Allow is nil when the client has the role, or a higher one, on the collection.
 func (c *Client) Allow(collection string, role Role) error {
 	if c.roles.On(collection) < role {
-		where := "the collection"
+		where := "this collection"
 		if collection == AnyCollection {
 			where = "all collections (*)"
 		}

@@ -66,6 +66,12 @@ func ParseClients(text []byte, collections []string) (*Clients, error) {
 // quoted finds what the YAML parser repeats of the file, which may be a key in the wrong place.
 var quoted = regexp.MustCompile("`[^`]*`|anchor '.*'|\"[^\"]*\"")
 
+// unknownField finds an unknown name in what the parser says. It is repeated when it is a plain word, which no key is.
+var (
+	unknownField = regexp.MustCompile(`(?s)field (.*) not found`)
+	plainField   = regexp.MustCompile(`^field [a-z_]{1,32} not found$`)
+)
+
 // decodeKeys takes the text apart strictly.
 func decodeKeys(text []byte) (file keysFile, err error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
@@ -79,6 +85,12 @@ func decodeKeys(text []byte) (file keysFile, err error) {
 		lines := slices.Clone(wrongTypes.Errors)
 		for i := range lines {
 			lines[i], _, _ = strings.Cut(quoted.ReplaceAllString(lines[i], "..."), " in type ")
+			lines[i] = unknownField.ReplaceAllStringFunc(lines[i], func(found string) string {
+				if plainField.MatchString(found) {
+					return found
+				}
+				return "field ... not found"
+			})
 		}
 		return file, errors.New(strings.Join(lines, "\n"))
 	case err != nil:

@@ -35,28 +35,29 @@ func (e *LimitedError) Unwrap() error { return ErrLimited }
 
 // meter counts the requests of one client. It outlives the Client: a changed file of keys keeps what was counted.
 type meter struct {
-	limiter *rate.Limiter
-	// most is Limits.Concurrent.
-	most     atomic.Int64
+	// limits are the Limits in force.
+	limits atomic.Pointer[Limits]
+	// limiter is that of Limits.RequestsPerSecond; nil without.
+	limiter  atomic.Pointer[rate.Limiter]
 	underWay atomic.Int64
 }
 
 // newMeter makes a meter that has counted nothing.
 func newMeter(limits Limits) *meter {
-	m := &meter{limiter: rate.NewLimiter(rate.Inf, 0)}
+	m := &meter{}
 	m.set(limits)
 	return m
 }
 
-// set changes the limits of the requests to come.
+// set changes the limits of the requests to come. One call at a time.
 func (m *meter) set(limits Limits) {
-	m.most.Store(int64(limits.Concurrent))
-	if limits.RequestsPerSecond == 0 {
-		m.limiter.SetLimit(rate.Inf)
-		return
+	was := m.limits.Swap(&limits)
+	switch {
+	case limits.RequestsPerSecond == 0:
+		m.limiter.Store(nil)
+	case was == nil || was.RequestsPerSecond != limits.RequestsPerSecond || was.Burst != limits.Burst:
+		m.limiter.Store(rate.NewLimiter(rate.Limit(limits.RequestsPerSecond), limits.Burst))
 	}
-	m.limiter.SetLimit(rate.Limit(limits.RequestsPerSecond))
-	m.limiter.SetBurst(limits.Burst)
 }
 
 // Enter counts a request of the client, or refuses it with a *LimitedError. leave must be called when the request is over;
@@ -68,15 +69,19 @@ func (c *Client) Enter() (leave func(), err error) {
 	}
 	now := m.underWay.Add(1)
 	leave = func() { m.underWay.Add(-1) }
-	if most := m.most.Load(); most > 0 && now > most {
+	if most := m.limits.Load().Concurrent; most > 0 && now > int64(most) {
 		leave()
 		return nil, &LimitedError{retryConcurrent, fmt.Sprintf("the client %s has %d requests under way, the most that it may", c.Name, most)}
 	}
-	reservation := m.limiter.Reserve()
+	limiter := m.limiter.Load()
+	if limiter == nil {
+		return leave, nil
+	}
+	reservation := limiter.Reserve()
 	if wait := reservation.Delay(); wait > 0 {
 		reservation.Cancel()
 		leave()
-		return nil, &LimitedError{wait, fmt.Sprintf("the client %s may send %v requests a second", c.Name, float64(m.limiter.Limit()))}
+		return nil, &LimitedError{wait, fmt.Sprintf("the client %s may send %v requests a second", c.Name, float64(limiter.Limit()))}
 	}
 	return leave, nil
 }
