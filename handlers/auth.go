@@ -15,7 +15,7 @@ import (
 )
 
 // headerAPIKey is the other header that a credential may come in, beside Authorization: Bearer.
-const headerAPIKey = "X-Api-Key"
+const headerAPIKey = "X-Api-Key" //nolint:gosec // the name of a header
 
 // Challenges of a 401: without a credential, and for one that is refused.
 const (

@@ -195,7 +195,7 @@ func (r *reloader) apply(ctx context.Context, now content) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	changes := append(d.changes, r.gates.changes(files)...)
+	d.changes = append(d.changes, r.gates.changes(files)...)
 	if d.grows {
 		if err := r.parts.grow(ctx, next); err != nil {
 			return nil, err
@@ -211,7 +211,7 @@ func (r *reloader) apply(ctx context.Context, now content) ([]string, error) {
 	r.gates.apply(files)
 	r.setLevel(next)
 	r.running = next
-	return changes, nil
+	return d.changes, nil
 }
 
 // setLevel puts log.level in force.
