@@ -26,13 +26,12 @@ const (
 // errCredential is the fault of a request that brings no credential, or none that could be read.
 var errCredential = access.ErrUnauthenticated
 
-// parameterKey names a record in the query of a collection, as often as there are records; parameterFields says nothing of
-// which records a request is about.
+// What permitCollection reads of a query: the records that it names, which of their members it asks for, and what a POST does.
 const (
-	parameterKey    = "key"
-	parameterFields = "fields"
-	parameterOp     = "op"
-	opGet           = "get"
+	queryKey    = "key"
+	queryFields = "fields"
+	queryOp     = "op"
+	queryOpGet  = "get"
 )
 
 // authenticate finds out who sent a request. Without a guard anybody may do everything, and client stays nil.
@@ -114,7 +113,7 @@ func (s *Server) permitCollection(x *exchange, name string) error {
 	query, err := url.ParseQuery(request.URL.RawQuery)
 	role := roleOf(request)
 	switch {
-	case request.Method == http.MethodPost && len(query[parameterOp]) == 1 && query.Get(parameterOp) == opGet:
+	case request.Method == http.MethodPost && len(query[queryOp]) == 1 && query.Get(queryOp) == queryOpGet:
 		role = access.Read
 	case request.Method == http.MethodDelete:
 		role = access.Admin // a whole group of records
@@ -135,14 +134,14 @@ func (s *Server) permitCollection(x *exchange, name string) error {
 // else might show or touch others.
 func (s *Server) permitNamed(x *exchange, query url.Values) error {
 	for name := range query {
-		if name != parameterKey && name != parameterFields {
+		if name != queryKey && name != queryFields {
 			return refuse(access.ErrForbidden, "the client %s has a key_prefix, so it can only name records one by one", x.client.Name)
 		}
 	}
-	if len(query[parameterKey]) == 0 {
+	if len(query[queryKey]) == 0 {
 		return refuse(access.ErrForbidden, "the client %s has a key_prefix, so it cannot list the collection", x.client.Name)
 	}
-	for _, key := range query[parameterKey] {
+	for _, key := range query[queryKey] {
 		if err := s.permitKey(x, key); err != nil {
 			return err
 		}

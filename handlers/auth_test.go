@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"keyrange/handlers/access"
@@ -182,6 +183,63 @@ func TestKeyPrefix(t *testing.T) {
 	}
 	if n := r.fake.count(); n != 2+3+6 {
 		t.Errorf("%d records", n)
+	}
+}
+
+// TestConfinedTouchesNothingElse: no request on a collection, of whatever operation and form, lets a client with a prefix reach
+// another key.
+func TestConfinedTouchesNothingElse(t *testing.T) {
+	r := newGuardedRig(t)
+	r.expect(201, "", "PUT", "/v1/records/other", `{"v":1}`, as("root"))
+	var mu sync.Mutex
+	var touched []string
+	r.fake.before = func(_ context.Context, op, key string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if !strings.HasPrefix(key, "t/1-") {
+			touched = append(touched, op+" "+key)
+		}
+		return nil
+	}
+	for _, op := range []string{"", "?op=get", "?op=put", "?op=delete"} {
+		for _, item := range []string{`"other"`, `{"key":"other"}`, `{"key":"other","etag":"\"1-1\""}`, `{"v":1}`} {
+			for _, stream := range []bool{false, true} {
+				body, headers := bulkBody([]string{item, `"t/1-a"`, `{"key":"t/1-a"}`}, stream)
+				answer := r.do("POST", "/v1/records"+op, body, append(headers, as("tenant"))...)
+				if answer.Code >= 500 || strings.Contains(answer.Body.String(), `"v":1`) {
+					t.Errorf("%s %s: %d %s", op, item, answer.Code, answer.Body)
+				}
+			}
+		}
+	}
+	for _, query := range []string{"", "?limit=5", "?key=other", "?key=t/1-a&key=other", "?order=desc", "?group=t/1-", "?count=true", "?deletion=1"} {
+		for _, method := range []string{"GET", "HEAD", "DELETE"} {
+			for _, accept := range []string{"application/json", "application/x-ndjson"} {
+				if answer := r.do(method, "/v1/records"+query, "", as("tenant"), "Accept: "+accept); answer.Code != 403 && answer.Code != 405 {
+					t.Errorf("%s %s: %d %s", method, query, answer.Code, answer.Body)
+				}
+			}
+		}
+	}
+	if len(touched) > 0 {
+		t.Errorf("touched: %q", touched)
+	}
+}
+
+// TestEveryRouteAsks: no route for records lets anybody in who does not say who it is.
+func TestEveryRouteAsks(t *testing.T) {
+	r := newGuardedRig(t)
+	r.fake.before = func(_ context.Context, op, key string) error {
+		t.Errorf("the store was asked to %s %s", op, key)
+		return nil
+	}
+	for _, route := range r.publicRoutes() {
+		if strings.HasPrefix(route.pattern, "/v1/") {
+			target := strings.NewReplacer(":collection", "records", "*", "a", ":key", "a").Replace(route.pattern)
+			if answer := r.do(route.method, target, "{}"); answer.Code != 401 {
+				t.Errorf("%s %s: %d", route.method, target, answer.Code)
+			}
+		}
 	}
 }
 
