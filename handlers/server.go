@@ -20,13 +20,13 @@ import (
 // Records is what the handlers need of the record store. Its errors are those of package store. A document handed in
 // must not be changed afterwards, by either side: the store may still be sending it when the call has returned.
 type Records interface {
-	// CreateOnce stores a document under a key that has none; otherwise the error is a *store.ConflictError. replayed says
+	// CreateOnce stores a content under a key that has none; otherwise the error is a *store.ConflictError. replayed says
 	// that the same request, marked by once, has created the record before.
-	CreateOnce(ctx context.Context, collection, key string, document []byte, once store.Once) (rec store.Record, replayed bool, err error)
+	CreateOnce(ctx context.Context, collection, key string, content store.Content, once store.Once) (rec store.Record, replayed bool, err error)
 	// Get returns the record under the key.
 	Get(ctx context.Context, collection, key string) (store.Record, error)
-	// Put stores a document whether or not there is a record; created tells which it was.
-	Put(ctx context.Context, collection, key string, document []byte, cond store.Condition) (rec store.Record, created bool, err error)
+	// Put stores a content whether or not there is a record; created tells which it was.
+	Put(ctx context.Context, collection, key string, content store.Content, cond store.Condition) (rec store.Record, created bool, err error)
 	// Delete removes the record under the key.
 	Delete(ctx context.Context, collection, key string, cond store.Condition) error
 	// Health asks every dependency, side by side, whether it answers, until ctx ends.
@@ -79,6 +79,8 @@ type Options struct {
 	// Reload puts the config file in force for POST /admin/reload on the operators' listener; nil answers 404. It ends
 	// with its context, at the latest within a bound of its own.
 	Reload func(ctx context.Context) (Reloaded, error)
+	// Observe is told of each request when it is answered; nil when nobody wants to know.
+	Observe func(Served)
 	// Logger gets one line per request; nil discards them.
 	Logger *slog.Logger
 }
@@ -103,6 +105,7 @@ type Server struct {
 	// streamIdle bounds one wait for the client of a bulk request, in either direction.
 	streamIdle time.Duration
 	public     *echo.Echo
+	compressed http.Handler // public, for clients that take gzip
 	admin      *echo.Echo
 }
 
@@ -130,6 +133,7 @@ func New(records Records, options Options) *Server {
 	if len(options.CORSOrigins) > 0 {
 		s.public.Use(allowOrigins(options.CORSOrigins))
 	}
+	s.compressed = compressing(s.public)
 	s.admin = s.listener(s.guardOperators(s.adminRoutes()))
 	return s
 }
@@ -139,7 +143,7 @@ func New(records Records, options Options) *Server {
 func (s *Server) SetLimits(limits Limits) { s.limits.Store(&limits) }
 
 // Public is the handler of the listener that clients use.
-func (s *Server) Public() http.Handler { return s.public }
+func (s *Server) Public() http.Handler { return s.compressed }
 
 // Admin is the handler of the operators' listener.
 func (s *Server) Admin() http.Handler { return s.admin }
@@ -153,6 +157,9 @@ func (s *Server) listener(routes []route) *echo.Echo {
 	e.Use(s.observe)
 	for _, r := range routes {
 		e.Add(r.method, r.pattern, s.serve(r))
+		if r.method == http.MethodGet {
+			e.Add(http.MethodHead, r.pattern, s.serve(r))
+		}
 	}
 	return e
 }

@@ -47,7 +47,7 @@ func stuff(t *testing.T, s *opened, ids int64) {
 	}
 	var batch []row
 	for id := segment.Start; id < segment.End; id++ {
-		r := row{id: id, key: fmt.Sprintf("key-%06d", id), version: 1, createdAt: time.Now(), updatedAt: time.Now(), document: []byte(`{"v":"some text"}`)}
+		r := row{id: id, key: fmt.Sprintf("key-%06d", id), version: 1, createdAt: time.Now(), updatedAt: time.Now(), Content: Content{Document: []byte(`{"v":"some text"}`)}}
 		switch {
 		case id%40 == 1:
 			batch = append(batch, r.asFence())
@@ -160,7 +160,7 @@ func TestLevelsGrowth(t *testing.T) {
 		if _, err := node.Exec(t.Context(), "UPDATE gateway_segment SET leased_at = leased_at - 172800 WHERE end_id <= 80"); err != nil {
 			t.Fatal(err)
 		}
-		all, err := rowsOf(fleet.Nodes[0]).usage(t.Context(), began.Add(-time.Hour))
+		all, err := rowsOf(fleet.Nodes[0], nil).usage(t.Context(), began.Add(-time.Hour))
 		recent := all[tableName(testCollection, 1)]
 		if err != nil || !recent.before || recent.leased == 0 {
 			t.Fatalf("%+v, %v", all, err)
@@ -188,11 +188,11 @@ func TestLevelsNothingThere(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer db.Close()
-			live, size, err := rowsOf(db).tally(t.Context(), "records_r00001", []span{{1, 10}, {20, 30}})
+			live, size, err := rowsOf(db, nil).tally(t.Context(), "records_r00001", []span{{1, 10}, {20, 30}})
 			if live != 0 || size != 0 || err != nil {
 				t.Errorf("tally: %d, %d, %v", live, size, err)
 			}
-			used, err := rowsOf(db).usage(t.Context(), time.Now())
+			used, err := rowsOf(db, nil).usage(t.Context(), time.Now())
 			if len(used) != 0 || err != nil {
 				t.Errorf("usage: %v, %v", used, err)
 			}
@@ -432,8 +432,8 @@ func TestLevelsMetrics(t *testing.T) {
 	perDay, days := 5.0, 1.2
 	g.latest.Store(&Levels{
 		Ranges: []Level{
-			{Collection: "c", Range: 1, Node: "node-1", Issued: 10, Live: 7, Bytes: 700},
-			{Collection: "c", Range: 2, Node: "node-2", Issued: 4, Live: -1, Bytes: -1},
+			{Collection: "c", Range: 1, Lo: 1, Hi: 11, Node: "node-1", Issued: 10, Live: 7, Bytes: 700},
+			{Collection: "c", Range: 2, Lo: 11, Hi: 21, Node: "node-2", Issued: 4, Live: -1, Bytes: -1},
 		},
 		Collections: []Outlook{
 			{Collection: "c", Owned: 20, Issued: 14, Left: 6, PerDay: &perDay, DaysLeft: &days, State: StateWarn},
@@ -445,6 +445,7 @@ func TestLevelsMetrics(t *testing.T) {
 		"collection_left_ids c = 6", "collection_left_ids d = 20", "collection_level_state c = 1", "collection_level_state d = 0",
 		"collection_owned_ids c = 20", "collection_owned_ids d = 20",
 		"range_bytes c node-1 1 = 700", "range_issued_ids c node-1 1 = 10", "range_issued_ids c node-2 2 = 4", "range_live_rows c node-1 1 = 7",
+		"range_owned_ids c node-1 1 = 10", "range_owned_ids c node-2 2 = 10",
 	}
 	if got := gather(); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -93,6 +93,7 @@ func handlerOptions(cfg *Config, p *parts, logger *slog.Logger) handlers.Options
 		Limits:  limitsOf(cfg),
 		NewKey:  p.identity.NewKey,
 		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
+		Observe: observeRequests(p.metrics),
 		Logger:  logger,
 
 		GuardAdmin: guardsAdmin(cfg), TrustedProxies: trustedProxies(cfg), CORSOrigins: cfg.Server.CORS.Origins.List(),
