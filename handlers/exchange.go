@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"keyrange/handlers/access"
 )
 
 // exchange is one request and its answer, as echo's context with what the gateway adds.
@@ -26,6 +28,8 @@ type exchange struct {
 	// collection and key say what the request is about; nil and empty where it is about no record.
 	collection *collection
 	key        string
+	// client is who sent it; nil where nobody is asked.
+	client *access.Client
 	// query has the parameters of the request, nil when there is none.
 	query url.Values
 	// idempotency is that of a POST.
@@ -124,7 +128,7 @@ func (s *Server) log(x *exchange, took time.Duration, err error) {
 	if !s.logger.Enabled(request.Context(), level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 12)
+	attrs := make([]slog.Attr, 0, 13)
 	attrs = append(attrs,
 		slog.String("request_id", x.id),
 		slog.String("method", request.Method),
@@ -137,6 +141,9 @@ func (s *Server) log(x *exchange, took time.Duration, err error) {
 		slog.Int64("bytes", response.Size),
 		slog.Float64("duration_ms", milliseconds(took)),
 		slog.String("remote", x.RealIP()))
+	if x.client != nil {
+		attrs = append(attrs, slog.String("client", x.client.Name))
+	}
 	if x.items > 0 {
 		attrs = append(attrs, slog.Int("items", x.items), slog.Int("items_failed", x.failed))
 	}

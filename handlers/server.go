@@ -7,11 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"keyrange/handlers/access"
 	"keyrange/store"
 )
 
@@ -64,6 +66,14 @@ type Options struct {
 	Collections []Collection
 	// NewKey makes the key of a record that is posted without one.
 	NewKey func() (string, error)
+	// Guard says who a client is and what it may do; nil asks nobody.
+	Guard *access.Guard
+	// GuardAdmin lets only clients with the admin role for all collections use the operators' listener.
+	GuardAdmin bool
+	// TrustedProxies are the networks of proxies that may say for whom they send a request (X-Forwarded-For); nil for none.
+	TrustedProxies []netip.Prefix
+	// CORSOrigins are the origins whose pages in browsers may use the clients' listener, or "*"; nil for none.
+	CORSOrigins []string
 	// Metrics answers /metrics on the operators' listener; nil for none.
 	Metrics http.Handler
 	// Reload puts the config file in force for POST /admin/reload on the operators' listener; nil answers 404. It ends
@@ -120,8 +130,11 @@ func New(records Records, options Options) *Server {
 		s.collections[c.Name] = &collection{Collection: c, opening: documentOpening(c.KeyMember)}
 	}
 	s.public = s.listener(s.publicRoutes())
+	if len(options.CORSOrigins) > 0 {
+		s.public.Use(allowOrigins(options.CORSOrigins))
+	}
 	s.compressed = compressing(s.public)
-	s.admin = s.listener(s.adminRoutes())
+	s.admin = s.listener(s.guardOperators(s.adminRoutes()))
 	return s
 }
 
@@ -140,8 +153,7 @@ func (s *Server) listener(routes []route) *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.Logger.SetOutput(io.Discard)
-	// A forwarded address is only as good as the peer that sent it, and no trusted proxies are configured.
-	e.IPExtractor = echo.ExtractIPDirect()
+	e.IPExtractor = clientAddress(s.options.TrustedProxies)
 	e.Use(s.observe)
 	for _, r := range routes {
 		e.Add(r.method, r.pattern, s.serve(r))
