@@ -95,7 +95,7 @@ func TestRequestID(t *testing.T) {
 // TestMethods: a known path lists its methods, HEAD works where GET does.
 func TestMethods(t *testing.T) {
 	r := newRig(t)
-	for target, want := range map[string]string{"/v1/records": "OPTIONS, POST", "/v1/records/a": "OPTIONS, DELETE, GET, PUT, HEAD", "/healthz": "OPTIONS, GET, HEAD"} {
+	for target, want := range map[string]string{"/v1/records": "OPTIONS, GET, HEAD, POST", "/v1/records/a": "OPTIONS, DELETE, GET, PUT, HEAD", "/healthz": "OPTIONS, GET, HEAD"} {
 		answer := r.expect(405, "method_not_allowed", "PATCH", target, "")
 		got := strings.Split(answer.Header().Get("Allow"), ", ")
 		for _, method := range strings.Split(want, ", ") {
@@ -104,7 +104,7 @@ func TestMethods(t *testing.T) {
 			}
 		}
 	}
-	r.expect(405, "method_not_allowed", "GET", "/v1/records", "")
+	r.expect(405, "method_not_allowed", "PUT", "/v1/records", "")
 	r.expect(204, "", "OPTIONS", "/v1/records/a", "")
 	r.expect(404, "not_found", "GET", "/", "")
 	r.expect(404, "not_found", "GET", "//v1/records/a", "")

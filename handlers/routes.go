@@ -36,6 +36,8 @@ type route struct {
 func (s *Server) publicRoutes() []route {
 	return append(s.healthRoutes(), []route{
 		{http.MethodPost, patternCollection, s.gated(s.onCollection(s.post))},
+		{http.MethodGet, patternCollection, s.gated(s.onCollection(s.list))},
+		{http.MethodHead, patternCollection, s.gated(s.onCollection(s.list))},
 		{http.MethodGet, patternRecord, s.gated(s.onRecord(s.get))},
 		{http.MethodHead, patternRecord, s.gated(s.onRecord(s.get))},
 		{http.MethodPut, patternRecord, s.gated(s.onRecord(s.put))},
