@@ -16,7 +16,7 @@ const (
 )
 
 // list answers GET and HEAD of a collection with its records in the order of their IDs: a page, or, when the client
-// accepts application/x-ndjson, all of them or up to limit, a line each.
+// prefers application/x-ndjson, all of them or up to limit, a line each.
 func (s *Server) list(ctx context.Context, x *exchange) error {
 	return s.answerList(ctx, x, x.collection.Name, func(ctx context.Context, walk store.Walk) (store.Page, error) {
 		return s.records.List(ctx, x.collection.Name, walk)
@@ -25,12 +25,12 @@ func (s *Server) list(ctx context.Context, x *exchange) error {
 
 // answerList answers with the records of a source. scope names the list, so that its cursors are none of others.
 func (s *Server) answerList(ctx context.Context, x *exchange, scope string, from source) error {
-	lines := prefersLines(x.Request().Header)
-	query, err := url.ParseQuery(x.Request().URL.RawQuery)
+	media, err := negotiate(x.Request().Header, mediaJSON, mediaNDJSON)
 	if err != nil {
-		return refuse(errParameter, "the query has a malformed percent escape or a semicolon")
+		return err
 	}
-	p, err := pagerOf(query, scope, lines)
+	lines := media == mediaNDJSON
+	p, err := pagerOf(x.query, scope, lines)
 	if err != nil {
 		return err
 	}

@@ -97,6 +97,7 @@ type Server struct {
 	// streamIdle bounds one wait for the client of a bulk request, in either direction.
 	streamIdle time.Duration
 	public     *echo.Echo
+	compressed http.Handler // public, for clients that take gzip
 	admin      *echo.Echo
 }
 
@@ -121,6 +122,7 @@ func New(records Records, options Options) *Server {
 		s.collections[c.Name] = &collection{Collection: c, opening: documentOpening(c.KeyMember)}
 	}
 	s.public = s.listener(s.publicRoutes())
+	s.compressed = compressing(s.public)
 	s.admin = s.listener(s.adminRoutes())
 	return s
 }
@@ -130,7 +132,7 @@ func New(records Records, options Options) *Server {
 func (s *Server) SetLimits(limits Limits) { s.limits.Store(&limits) }
 
 // Public is the handler of the listener that clients use.
-func (s *Server) Public() http.Handler { return s.public }
+func (s *Server) Public() http.Handler { return s.compressed }
 
 // Admin is the handler of the operators' listener.
 func (s *Server) Admin() http.Handler { return s.admin }
@@ -145,6 +147,9 @@ func (s *Server) listener(routes []route) *echo.Echo {
 	e.Use(s.observe)
 	for _, r := range routes {
 		e.Add(r.method, r.pattern, s.serve(r))
+		if r.method == http.MethodGet {
+			e.Add(http.MethodHead, r.pattern, s.serve(r))
+		}
 	}
 	return e
 }
