@@ -116,7 +116,7 @@ func (s *Server) applyPatch(ctx context.Context, x *exchange, p *patch, cond sto
 	if err != nil {
 		return store.Record{}, err
 	}
-	rec, _, err := s.records.Put(ctx, x.collection.Name, x.key, text, store.Condition{Tags: []store.Tag{old.Tag}})
+	rec, _, err := s.records.Put(ctx, x.collection.Name, x.key, store.Content{Document: text}, store.Condition{Tags: []store.Tag{old.Tag}})
 	if errors.Is(err, store.ErrPrecondition) {
 		return store.Record{}, because(errLostRace, err)
 	}
