@@ -34,7 +34,7 @@ type exchange struct {
 	query url.Values
 	// idempotency is that of a POST.
 	idempotency idempotency
-	// items and failed count the results of a bulk request.
+	// items and failed count the results of a bulk request; items also the records of a list.
 	items, failed int
 }
 

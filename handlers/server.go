@@ -29,6 +29,8 @@ type Records interface {
 	Put(ctx context.Context, collection, key string, content store.Content, cond store.Condition) (rec store.Record, created bool, err error)
 	// Delete removes the record under the key.
 	Delete(ctx context.Context, collection, key string, cond store.Condition) error
+	// List returns a page of a walk through a collection, in the order of the IDs. The caller may change its documents.
+	List(ctx context.Context, collection string, walk store.Walk) (store.Page, error)
 	// Health asks every dependency, side by side, whether it answers, until ctx ends.
 	Health(ctx context.Context) []store.Health
 	// MaxDocumentBytes is the size of the largest document that every node takes.

@@ -15,6 +15,8 @@ type node struct {
 	guarded *guardedRows
 	// rows is guarded, or what a test puts around it.
 	rows rows
+	// tables lists all tables of the database, at a moment after it was asked.
+	tables *lane[struct{}, []string]
 }
 
 func (s *Store) newNode(name string, db *sqldb.DB) *node {
@@ -30,6 +32,7 @@ func (s *Store) newNode(name string, db *sqldb.DB) *node {
 		}
 	})
 	n.rows = n.guarded
+	n.tables = shared(func(ctx context.Context) ([]string, error) { return n.rows.tables(ctx) })
 	return n
 }
 

@@ -49,9 +49,11 @@ func TestStoreDeleteResent(t *testing.T) {
 		cond  Condition
 		other func(d *simDatabases)
 	}{
-		"took effect":            {fateLost, Condition{}, func(*simDatabases) {}},
-		"deleted by another":     {fateNever, Condition{}, func(d *simDatabases) { d.change(&rowChange{id: 1, key: "a"}) }},
-		"changed by another":     {fateNever, Condition{Tags: []Tag{first}}, func(d *simDatabases) { d.change(&rowChange{id: 1, key: "a", Content: Content{Document: []byte("a#9")}}) }},
+		"took effect":        {fateLost, Condition{}, func(*simDatabases) {}},
+		"deleted by another": {fateNever, Condition{}, func(d *simDatabases) { d.change(&rowChange{id: 1, key: "a"}) }},
+		"changed by another": {fateNever, Condition{Tags: []Tag{first}}, func(d *simDatabases) {
+			d.change(&rowChange{id: 1, key: "a", Content: Content{Document: []byte("a#9")}})
+		}},
 		"nothing happened to it": {fateNever, Condition{Tags: []Tag{first}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -63,6 +63,7 @@ type Store struct {
 	entries    map[string]*entries
 	shapes     schema
 	tables     sync.Map // tableKey to *table, made on first use
+	issued     *lane[struct{}, issuedRanges]
 	cache      *keyCache
 	metrics    *metrics
 	gauge      gauge
@@ -90,6 +91,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.gate = s.openGate(cfg.Index, names)
 	s.index = s.gate
+	s.issued = shared(s.listIssued)
 	s.background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.metrics = newMetrics(cfg.Metrics, s.cache)
 	for _, i := range cfg.Issuers {
