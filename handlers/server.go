@@ -145,7 +145,8 @@ func (s *Server) Public() http.Handler { return s.compressed }
 // Admin is the handler of the operators' listener.
 func (s *Server) Admin() http.Handler { return s.admin }
 
-// listener builds the echo instance of one listener; before runs ahead of its routes. Echo prints nothing: what there is to say is in the request line.
+// listener builds the echo instance of one listener; before runs ahead of its routes. Echo prints nothing: what there is to say
+// is in the request line.
 func (s *Server) listener(routes []route, before ...echo.MiddlewareFunc) *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
