@@ -81,10 +81,6 @@ func (x *exchange) run(next echo.HandlerFunc) (abort bool, err error) {
 			abort = x.Response().Committed || errors.Is(err, http.ErrAbortHandler)
 		}
 	}()
-	if x.Request().Method == http.MethodOptions {
-		// Echo answers it for every path, and lists it as allowed.
-		next = refuseOptions(next)
-	}
 	err = next(x)
 	var framework *echo.HTTPError
 	if errors.As(err, &framework) {
@@ -97,10 +93,10 @@ func (x *exchange) run(next echo.HandlerFunc) (abort bool, err error) {
 	return errors.Is(err, errCutOff), err
 }
 
-// refuseOptions stands in for echo's own answer to OPTIONS, where there is one.
+// refuseOptions stands in for echo's own answer to OPTIONS, which it gives for every path and lists as allowed.
 func refuseOptions(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if c.Get(echo.ContextKeyHeaderAllow) == nil {
+		if c.Request().Method != http.MethodOptions || c.Get(echo.ContextKeyHeaderAllow) == nil {
 			return next(c)
 		}
 		return echo.MethodNotAllowedHandler(c)

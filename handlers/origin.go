@@ -21,11 +21,14 @@ var (
 )
 
 // allowOrigins lets pages of the origins use a listener (CORS). Preflights are answered without a credential, because
-// browsers send none; cookies are never involved.
-func allowOrigins(origins []string) echo.MiddlewareFunc {
-	return middleware.CORSWithConfig(middleware.CORSConfig{
+// browsers send none; cookies are never involved. Without origins there is nothing to do.
+func allowOrigins(origins []string) []echo.MiddlewareFunc {
+	if len(origins) == 0 {
+		return nil
+	}
+	return []echo.MiddlewareFunc{middleware.CORSWithConfig(middleware.CORSConfig{
 		AllowOrigins: origins, AllowHeaders: originRequestHeaders, ExposeHeaders: originAnswerHeaders, MaxAge: int(preflightAge.Seconds()),
-	})
+	})}
 }
 
 // clientAddress finds the address that a request comes from. A forwarded one is only as good as the peer that sent it: it

@@ -131,10 +131,7 @@ func New(records Records, options Options) *Server {
 	for _, c := range options.Collections {
 		s.collections[c.Name] = &collection{Collection: c, opening: documentOpening(c.KeyMember)}
 	}
-	s.public = s.listener(s.publicRoutes())
-	if len(options.CORSOrigins) > 0 {
-		s.public.Use(allowOrigins(options.CORSOrigins))
-	}
+	s.public = s.listener(s.publicRoutes(), allowOrigins(options.CORSOrigins)...)
 	s.compressed = compressing(s.public)
 	s.admin = s.listener(s.guardOperators(s.adminRoutes()))
 	return s
@@ -150,13 +147,16 @@ func (s *Server) Public() http.Handler { return s.compressed }
 // Admin is the handler of the operators' listener.
 func (s *Server) Admin() http.Handler { return s.admin }
 
-// listener builds the echo instance of one listener. Echo prints nothing: what there is to say is in the request line.
-func (s *Server) listener(routes []route) *echo.Echo {
+// listener builds the echo instance of one listener; before runs ahead of its routes. Echo prints nothing: what there is to say
+// is in the request line.
+func (s *Server) listener(routes []route, before ...echo.MiddlewareFunc) *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.Logger.SetOutput(io.Discard)
 	e.IPExtractor = clientAddress(s.options.TrustedProxies)
 	e.Use(s.observe)
+	e.Use(before...)
+	e.Use(refuseOptions)
 	for _, r := range routes {
 		e.Add(r.method, r.pattern, s.serve(r))
 		if r.method == http.MethodGet {
