@@ -17,11 +17,12 @@ const module = "keyrange"
 // everything; what is not listed may import none.
 var allowed = map[string][]string{
 	"handlers":    {"store"},
-	"store":       {"idsegment", "index", "rangeshard", "store/sqldb"},
+	"store":       {"idsegment", "index", "rangeshard", "store/sqldb", "store/typed"},
 	"idsegment":   {"store/sqldb"},
 	"index":       {"store/sqldb"},
 	"rangeshard":  {"store/sqldb"},
 	"store/sqldb": {},
+	"store/typed": {},
 }
 
 // owners lists the packages that a third-party module stays in.
