@@ -112,7 +112,11 @@ func (t Type) bounds() (lo, hi int64) {
 // appendFloat adds a float as JSON: as few digits as tell it from all others, with an exponent where it is short.
 func appendFloat(dst []byte, f float64) []byte {
 	if size := math.Abs(f); size != 0 && (size < 1e-6 || size >= 1e21) {
-		return strconv.AppendFloat(dst, f, 'e', -1, 64)
+		dst = strconv.AppendFloat(dst, f, 'e', -1, 64)
+		if n := len(dst); dst[n-4] == 'e' && dst[n-2] == '0' { // e-07
+			dst = append(dst[:n-2], dst[n-1])
+		}
+		return dst
 	}
 	return strconv.AppendFloat(dst, f, 'f', -1, 64)
 }

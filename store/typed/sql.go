@@ -156,6 +156,8 @@ const (
 	maxPageBytes = 8000
 	// keptInPage is what a page keeps at most of a value that may be stored elsewhere.
 	keptInPage = 40
+	// longInPage is how long a CHAR must be, in bytes, to be stored elsewhere.
+	longInPage = 768
 )
 
 // rowBytes is what the type takes of a row at most, and of its page at least.
@@ -182,7 +184,12 @@ func (t Type) rowBytes() (row, page int) {
 		fixed = 5 + (t.scale+1)/2
 	case kindBinary:
 		fixed = t.size
-	case kindChar, kindVarchar, kindVarbinary:
+	case kindChar:
+		if t.longest() < longInPage {
+			return t.longest() + 2, t.longest() + 2
+		}
+		return t.longest() + 2, keptInPage + 2
+	case kindVarchar, kindVarbinary:
 		return t.longest() + 2, min(t.longest(), keptInPage) + 2
 	default:
 		return 12, keptInPage + 2
