@@ -122,6 +122,10 @@ func TestColumnsQueryable(t *testing.T) {
 				t.Errorf("%s: %q, want %q", query, got, want)
 			}
 		}
+		live, bytes, err := s.topology.Load().nodes[0].rows.tally(t.Context(), "records_r00001", []span{{1, 1001}})
+		if err != nil || live != 1 || bytes != int64(len(`k12.50none{"more":{"x":[1, 2]}}`)) {
+			t.Errorf("counted %d records of %d bytes, %v", live, bytes, err)
+		}
 		// A repetition gets the first answer, though the document was sent in another form.
 		sent := []byte(`{"total":1e0}`)
 		once := NewOnce("attempt", testCollection, "r", sent)
