@@ -103,16 +103,26 @@ func (a adapter) complete(ctx context.Context, table string, has []tableColumn) 
 		now, lookErr := a.columns(ctx, table)
 		still := a.lacking(table, now[table])
 		if lookErr != nil || len(still) >= len(missing) {
-			return fmt.Errorf("add column %s to table %s: %w", missing[0].name, table, err)
+			return fmt.Errorf("add column %s to table %s: %w (by hand: %s)", missing[0].name, table, err, strings.Join(a.additions(table, missing), "; "))
 		}
 		missing = still
 	}
 	return nil
 }
 
-// add adds columns to a table: in one statement, where that is possible, because a server can only do so a number of times
-// before it has to copy the table.
+// add adds columns to a table.
 func (a adapter) add(ctx context.Context, table string, columns []column) error {
+	for _, statement := range a.additions(table, columns) {
+		if _, err := a.db.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// additions are the statements that add columns to a table: a single one, where that is possible, because a server can only
+// do so a number of times before it has to copy the table.
+func (a adapter) additions(table string, columns []column) []string {
 	var parts []string
 	for _, c := range columns {
 		definition := c.mysql
@@ -124,12 +134,10 @@ func (a adapter) add(ctx context.Context, table string, columns []column) error 
 	if a.db.Engine() == sqldb.MySQL {
 		parts = []string{strings.Join(parts, ", ")}
 	}
-	for _, part := range parts {
-		if _, err := a.db.Exec(ctx, fmt.Sprintf("ALTER TABLE `%s` %s", table, part)); err != nil {
-			return err
-		}
+	for i := range parts {
+		parts[i] = fmt.Sprintf("ALTER TABLE `%s` %s", table, parts[i])
 	}
-	return nil
+	return parts
 }
 
 // judgeNodes looks, without changing anything, whether the range tables of the nodes of a verdict can be brought to the
