@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -253,7 +254,7 @@ func TestColumnsAtTheLimit(t *testing.T) {
 		for i, text := range []string{"text", "varchar(85)", "char(20)", "binary(200)", "decimal(65,30)"} {
 			var columns []typed.Column
 			for len(columns) < 200 {
-				next := append(columns, columnsOf(t, fmt.Sprintf("x%d %s", len(columns), text))...)
+				next := slices.Concat(columns, columnsOf(t, fmt.Sprintf("x%d %s", len(columns), text)))
 				if CheckColumns(next) != nil {
 					break
 				}

@@ -188,7 +188,8 @@ func (l *Layout) Split(document []byte) (Row, error) {
 			return Row{}, refuse(c.Member, "is required")
 		}
 	}
-	r.Rest = append(rest, '}')
+	rest = append(rest, '}')
+	r.Rest = rest
 	return r, nil
 }
 
