@@ -46,6 +46,8 @@ func TestAnswers(t *testing.T) {
 		{"patch_absent", "PATCH", "/v1/orders/no", `{"note":"x"}`, nil},
 		{"patch_mismatch", "PATCH", "/v1/orders/o%221", `{"order no":null}`, nil},
 		{"patch_media", "PATCH", "/v1/orders/o%221", `[]`, []string{"Content-Type: application/json-patch+json"}},
+		{"ttl", "PUT", "/v1/orders/mortal", `{"v":1}`, []string{"TTL: 3600"}},
+		{"ttl_bad", "PUT", "/v1/orders/mortal", `{"v":1}`, []string{"TTL: 0"}},
 		{"many", "GET", "/v1/orders?key=o%221&key=no&key=o%221", "", nil},
 		{"bulk_put", "POST", "/v1/orders?op=put", `[{"order no":"o\"1","n":1},{"order no":"o2"},{"n":1}]`, nil},
 		{"bulk_get", "POST", "/v1/orders?op=get", `["o2","no"]`, nil},

@@ -5,8 +5,8 @@ import "github.com/prometheus/client_golang/prometheus"
 // sweeperMetrics are the counters of the sweeper of one gateway; a fleet's are the sums over its gateways.
 type sweeperMetrics struct {
 	entries, rows, passes, purged, buried prometheus.Counter
-	last                          prometheus.Gauge
-	found, repaired               map[DamageKind]prometheus.Counter
+	last                                  prometheus.Gauge
+	found, repaired                       map[DamageKind]prometheus.Counter
 }
 
 // newSweeperMetrics registers the counters; with a nil registry nobody sees them.

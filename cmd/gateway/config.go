@@ -74,6 +74,8 @@ type CollectionConfig struct {
 	Name string `mapstructure:"name"`
 	// Key is the JSON member of a record that holds its key.
 	Key string `mapstructure:"key"`
+	// TTL is the JSON member of a record that says for how many seconds it lives; "" for none.
+	TTL string `mapstructure:"ttl"`
 }
 
 // IndexConfig is where entries are kept.
