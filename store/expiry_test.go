@@ -241,3 +241,66 @@ func TestSweeperExpiredUnderWrites(t *testing.T) {
 		d.checkInvariants(t, o)
 	})
 }
+
+// TestFsckEarlierTables: a look at range tables that an earlier version made says what to do, and a repair does it.
+func TestFsckEarlierTables(t *testing.T) {
+	engines(t, func(t *testing.T, d deployment) {
+		o := d.open(t)
+		mustCreate(t, o, "k", "x")
+		table := tableName(testCollection, 1)
+		if _, err := fleetOf(o).Nodes[0].Exec(t.Context(), "ALTER TABLE "+table+" DROP COLUMN expires_at"); err != nil {
+			t.Fatal(err)
+		}
+		about := Fsck{
+			Index: o.gate.Index, Collections: []string{testCollection}, Now: time.Now,
+			Found: func(Damage) {}, Progress: func(_, _ int64, _ SweepCounts) {},
+		}
+		if _, err := fleetOf(o).Fsck(t.Context(), about); err == nil || !strings.Contains(err.Error(), table+" was made by an earlier version") {
+			t.Errorf("a look: %v", err)
+		}
+		about.Repair = true
+		if counts, err := fleetOf(o).Fsck(t.Context(), about); err != nil || counts.Rows != 1 {
+			t.Errorf("a repair: %+v, %v", counts, err)
+		}
+		wantDocument(t, o, "k", doc("x").Document)
+	})
+}
+
+// TestRowsExpire: only overdue records go, and only those that were named; a fence never does.
+func TestRowsExpire(t *testing.T) {
+	rowSuite(t, func(t *testing.T, r rows) {
+		past, soon := time.Now().Add(-time.Hour), time.Now().Add(-time.Second)
+		for id, expires := range map[int64]time.Time{1: past, 2: past, 3: soon, 4: time.Now().Add(time.Hour), 5: {}, 6: past} {
+			added := testRow(id, fmt.Sprint(id), "{}")
+			added.ExpiresAt = expires
+			if id == 6 {
+				added.state = fence
+			}
+			if err := r.insert(t.Context(), "t", []row{added})[0]; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n, err := r.expire(t.Context(), "t", []int64{1, 3, 4, 5, 6, 9}); n != 1 || err != nil {
+			t.Errorf("removed %d, %v", n, err)
+		}
+		left, err := r.scan(t.Context(), "t", span{0, 100}, 100)
+		text := ""
+		for _, b := range left {
+			text += fmt.Sprintf("%d %v, ", b.id, b.overdue)
+		}
+		if text != "2 true, 3 false, 4 false, 5 false, 6 false, " || err != nil {
+			t.Errorf("left: %s%v", text, err)
+		}
+		// What a conditional write finds: 3 has expired, 4 has not.
+		for _, c := range []struct {
+			id      int64
+			expired bool
+			want    bool
+		}{{3, false, false}, {4, true, false}, {5, true, false}, {6, true, false}, {3, true, true}, {4, false, true}, {5, false, true}} {
+			got := r.change(t.Context(), "t", []rowChange{{id: c.id, key: fmt.Sprint(c.id), expired: c.expired}})[0]
+			if got.err != nil || got.value.ok != c.want {
+				t.Errorf("delete %d, expired %v: %+v, want %v", c.id, c.expired, got, c.want)
+			}
+		}
+	})
+}

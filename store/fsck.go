@@ -132,6 +132,9 @@ func (f Fleet) Fsck(ctx context.Context, about Fsck) (SweepCounts, error) {
 				return SweepCounts{}, v.Nodes[i].Err
 			}
 			node.rows = rowsOf(db, nil)
+			if err := (adapter{db: db}).expiring(ctx, about.Repair); err != nil {
+				return SweepCounts{}, fmt.Errorf("node %s: %w", node.name, err)
+			}
 		}
 		fleet.nodes = append(fleet.nodes, node)
 	}

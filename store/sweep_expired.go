@@ -2,9 +2,34 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"keyrange/index"
 )
+
+// expiryColumn is what range tables made by earlier versions lack.
+const expiryColumn = "expires_at"
+
+// expiring makes sure that all range tables of a node can tell what has expired. No gateway of this version may have been
+// started on them. With repair they get the column.
+func (a adapter) expiring(ctx context.Context, repair bool) error {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	if repair {
+		return a.adapt(ctx)
+	}
+	tables, err := a.columns(ctx)
+	if err != nil {
+		return fmt.Errorf("list the columns of range tables: %w", err)
+	}
+	for table, has := range tables {
+		if !slices.Contains(has, expiryColumn) {
+			return fmt.Errorf("table %s was made by an earlier version: start a gateway of this version first, or repair", table)
+		}
+	}
+	return nil
+}
 
 // bury removes overdue rows of a table and then their entries, and returns how many rows are gone because of it. After an
 // error some may be gone without their entries, which dangle and are found as such.
