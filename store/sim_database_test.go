@@ -94,7 +94,11 @@ func (d *simDatabases) insertRow(r row) {
 // read returns the row at an ID as it is at this moment: the clock of the world is that of every node.
 func (d *simDatabases) read(id int64) (r row, ok bool) {
 	r, ok = d.rows[id]
-	r.expired = !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(time.Now())
+	now := time.Now()
+	if d.mutant == mutantHasty {
+		now = now.Add(takeOverPoll)
+	}
+	r.expired = !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(now)
 	return r, ok
 }
 

@@ -219,6 +219,7 @@ func (n *simRows) read(ctx context.Context, _ string, ids []int64) ([]row, error
 		}
 		for _, id := range ids {
 			if r, ok := n.world.db.read(id); ok {
+				r.expired = r.expired && n.world.mutant != mutantStale
 				found = append(found, r)
 				n.world.tracef("  found %s", describeRow(r))
 			}

@@ -32,6 +32,10 @@ const (
 	mutantUnburied simMutant = "unburied"
 	// mutantRevive changes rows without looking whether they have expired.
 	mutantRevive simMutant = "revive"
+	// mutantHasty takes records for expired a little too early.
+	mutantHasty simMutant = "hasty"
+	// mutantStale reads rows without looking whether they have expired.
+	mutantStale simMutant = "stale"
 )
 
 // maxSimSteps is far above what a simulation takes; one that gets there does not end (I8).
