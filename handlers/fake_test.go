@@ -259,6 +259,7 @@ func newRig(t *testing.T) *rig {
 		NewKey:      func() (string, error) { return fmt.Sprintf("made-%d", made.Add(1)), nil },
 		Logger:      slog.New(slog.NewJSONHandler(r.log, nil)),
 	})
+	r.now = func() time.Time { return fakeNow }
 	return r
 }
 

@@ -83,6 +83,7 @@ var statuses = []status{
 	{store.ErrNotFound, http.StatusNotFound, "record_not_found", "Record not found", "There is no record under this key.", false},
 	{store.ErrConflict, http.StatusConflict, "record_exists", "Record exists", "There is a record under this key already.", false},
 	{errIdempotencyKey, http.StatusBadRequest, "invalid_idempotency_key", "Invalid idempotency key", "The Idempotency-Key breaks a rule.", false},
+	{errTTL, http.StatusBadRequest, "invalid_ttl", "Invalid time to live", "A time to live is a whole number of seconds.", false},
 	{store.ErrReused, http.StatusUnprocessableEntity, "idempotency_key_reused", "Idempotency key reused", "A request with this Idempotency-Key has created the record with another body.", false},
 	{store.ErrPrecondition, http.StatusPreconditionFailed, "precondition_failed", "Precondition failed", "The record is not in the state that the request demands.", false},
 	{store.ErrBusy, http.StatusServiceUnavailable, "busy", "Record busy", "Other requests for this key kept winning. Nothing was changed; try again.", true},

@@ -47,6 +47,9 @@ type Collection struct {
 	Name string
 	// KeyMember is the top-level member of a document that holds its key.
 	KeyMember string
+	// TTLMember is the top-level member of a document that says for how many seconds the record lives, where the request
+	// does not; "" for none.
+	TTLMember string
 }
 
 // Limits bound what one request may take. Zeroes are not defaulted: they refuse everything.
@@ -106,6 +109,8 @@ type Server struct {
 	gate   gate
 	// streamIdle bounds one wait for the client of a bulk request, in either direction.
 	streamIdle time.Duration
+	// now is the clock that expiries are reckoned by: time.Now, but in tests.
+	now        func() time.Time
 	public     *echo.Echo
 	compressed http.Handler // public, for clients that take gzip
 	admin      *echo.Echo
@@ -123,6 +128,7 @@ func New(records Records, options Options) *Server {
 		collections: make(map[string]*collection, len(options.Collections)),
 		logger:      options.Logger,
 		streamIdle:  streamIdleTimeout,
+		now:         time.Now,
 	}
 	s.SetLimits(options.Limits)
 	if s.logger == nil {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"keyrange/store/sqldb"
 )
 
 // window is what a look at a range table is to return.
@@ -35,16 +37,16 @@ const occupiedTables = 32
 // errCut ends the reading of rows.
 var errCut = errors.New("the window is full")
 
-// listRows lists through each, which reads whole rows.
-func listRows(ctx context.Context, w window, each func(ctx context.Context, where string, args []any, take func(row) error) error) (found []row, cut bool, err error) {
+// listRows lists the live rows that have not expired, through each, which reads whole rows.
+func listRows(ctx context.Context, engine sqldb.Engine, w window, each func(ctx context.Context, where string, args []any, take func(row) error) error) (found []row, cut bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	order, bytes := "ASC", int64(0)
 	if w.descending {
 		order = "DESC"
 	}
-	err = each(ctx, "WHERE id >= ? AND id < ? AND state = 0 ORDER BY id "+order+" LIMIT ?", []any{w.lo, w.hi, w.limit}, func(r row) error {
-		if bytes += int64(len(r.Document)); bytes > w.bytes && (len(found) > 0 || !w.some) {
+	err = each(ctx, "WHERE id >= ? AND id < ? AND state = 0 AND "+aliveSQL(engine)+" ORDER BY id "+order+" LIMIT ?", []any{w.lo, w.hi, w.limit}, func(r row) error {
+		if bytes += int64(r.size()); bytes > w.bytes && (len(found) > 0 || !w.some) {
 			// Without this, what the server has yet to send would be read to its end. It costs the connection.
 			cancel()
 			cut = true
@@ -60,13 +62,13 @@ func listRows(ctx context.Context, w window, each func(ctx context.Context, wher
 }
 
 func (m *mysqlRows) list(ctx context.Context, table string, w window) ([]row, bool, error) {
-	return listRows(ctx, w, func(ctx context.Context, where string, args []any, take func(row) error) error {
+	return listRows(ctx, sqldb.MySQL, w, func(ctx context.Context, where string, args []any, take func(row) error) error {
 		return m.each(ctx, table, where, args, take)
 	})
 }
 
 func (s *sqliteRows) list(ctx context.Context, table string, w window) ([]row, bool, error) {
-	return listRows(ctx, w, func(ctx context.Context, where string, args []any, take func(row) error) error {
+	return listRows(ctx, sqldb.SQLite, w, func(ctx context.Context, where string, args []any, take func(row) error) error {
 		return s.each(ctx, table, where, args, take)
 	})
 }
