@@ -100,7 +100,11 @@ func (s *Server) putting(x *exchange) operation {
 			if err != nil {
 				return store.Record{}, 0, err
 			}
-			rec, created, err := s.records.Put(ctx, x.collection.Name, it.doc.key, text, it.cond)
+			content, err := s.content(x, text)
+			if err != nil {
+				return store.Record{}, 0, err
+			}
+			rec, created, err := s.records.Put(ctx, x.collection.Name, it.doc.key, content, it.cond)
 			if created {
 				return rec, http.StatusCreated, err
 			}

@@ -34,6 +34,9 @@ func (s *Server) patch(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if err := x.readTTL(); err != nil {
+		return err
+	}
 	p, err := s.readPatch(x)
 	if err != nil {
 		return err
@@ -116,7 +119,11 @@ func (s *Server) applyPatch(ctx context.Context, x *exchange, p *patch, cond sto
 	if err != nil {
 		return store.Record{}, err
 	}
-	rec, _, err := s.records.Put(ctx, x.collection.Name, x.key, text, store.Condition{Tags: []store.Tag{old.Tag}})
+	content, err := s.patched(x, p, old, text)
+	if err != nil {
+		return store.Record{}, err
+	}
+	rec, _, err := s.records.Put(ctx, x.collection.Name, x.key, content, store.Condition{Tags: []store.Tag{old.Tag}})
 	if errors.Is(err, store.ErrPrecondition) {
 		return store.Record{}, because(errLostRace, err)
 	}

@@ -54,6 +54,8 @@ func TestAnswers(t *testing.T) {
 		{"bad_accept", "GET", "/v1/orders/o%221", "", []string{"Accept: text/html"}},
 		{"delete", "DELETE", "/v1/orders/o%221", "", nil},
 		{"delete_absent", "DELETE", "/v1/orders/o%221", "", nil},
+		{"ttl", "PUT", "/v1/orders/mortal", `{"v":1}`, []string{"TTL: 3600"}},
+		{"ttl_bad", "PUT", "/v1/orders/mortal", `{"v":1}`, []string{"TTL: 0"}},
 		{"no_collection", "GET", "/v1/nothing/a", "", nil},
 		{"no_route", "GET", "/v2/records", "", nil},
 		{"no_method", "POST", "/v1/records/a", "{}", nil},

@@ -20,7 +20,7 @@ func (s *Store) Get(ctx context.Context, collection, key string) (Record, error)
 	if err != nil {
 		return Record{}, err
 	}
-	return r.record(), nil
+	return r.record()
 }
 
 func (s *Store) checkRead(collection, key string) error {
@@ -49,7 +49,7 @@ func (s *Store) lookUp(ctx context.Context, collection, key string) (*row, error
 	case cached:
 		s.cache.drop(collection, key, id)
 		return s.lookUp(ctx, collection, key)
-	case r != nil && r.state == live:
+	case r != nil && r.state == live && r.key != key:
 		s.alarm("an ID was issued twice: an entry points at the row of another key", "collection", collection, "id", id)
 	}
 	return nil, ErrNotFound
@@ -59,7 +59,7 @@ func (s *Store) lookUp(ctx context.Context, collection, key string) (*row, error
 // checked by the statement that writes. Of a replaced record CreatedAt is not known and stays zero. After ErrUnknown the
 // document may have been stored; after every other error it was not.
 func (s *Store) Put(ctx context.Context, collection, key string, content Content, cond Condition) (rec Record, created bool, err error) {
-	p, err := s.checkWrite(collection, key, content)
+	p, err := s.checkWrite(collection, key, &content)
 	if err != nil {
 		return Record{}, false, err
 	}
