@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -115,6 +116,21 @@ func follow(lines *bufio.Scanner, serving chan<- [2]string, ended chan<- string)
 		}
 	}
 	ended <- strings.Join(printed, "\n")
+}
+
+// reload puts another config in force.
+func (g gateway) reload(t *testing.T, config string) {
+	t.Helper()
+	write(t, g.config, config)
+	answer, err := http.Post(g.admin+"/admin/reload", "", nil)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("the config was not taken: %s", answer.Status)
+	}
 }
 
 func write(t *testing.T, path, text string) {
