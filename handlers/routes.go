@@ -15,6 +15,8 @@ const (
 	patternRecord     = "/v1/:collection/*"
 	patternHealthz    = "/healthz"
 	patternReadyz     = "/readyz"
+	patternOpenAPI    = "/openapi.json"
+	patternDocs       = "/docs"
 	patternMetrics    = "/metrics"
 	patternProfiles   = "/debug/pprof/*"
 	patternReload     = "/admin/reload"
@@ -40,6 +42,10 @@ func (s *Server) publicRoutes() []route {
 		{http.MethodHead, patternRecord, s.gated(s.onRecord(s.get))},
 		{http.MethodPut, patternRecord, s.gated(s.onRecord(s.put))},
 		{http.MethodDelete, patternRecord, s.gated(s.onRecord(s.delete))},
+		{http.MethodGet, patternOpenAPI, s.openAPI},
+		{http.MethodHead, patternOpenAPI, s.openAPI},
+		{http.MethodGet, patternDocs, s.docs},
+		{http.MethodHead, patternDocs, s.docs},
 	}...)
 }
 

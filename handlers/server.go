@@ -92,8 +92,10 @@ type Server struct {
 	gate   gate
 	// streamIdle bounds one wait for the client of a bulk request, in either direction.
 	streamIdle time.Duration
-	public     *echo.Echo
-	admin      *echo.Echo
+	// description is the answer of /openapi.json and /docs.
+	description func() (description, error)
+	public      *echo.Echo
+	admin       *echo.Echo
 }
 
 // streamIdleTimeout is the wait of Server.streamIdle: long enough for a producer that computes, short enough that dead
@@ -108,6 +110,7 @@ func New(records Records, options Options) *Server {
 		collections: make(map[string]*collection, len(options.Collections)),
 		logger:      options.Logger,
 		streamIdle:  streamIdleTimeout,
+		description: describeCollections(options.Collections),
 	}
 	s.SetLimits(options.Limits)
 	if s.logger == nil {
