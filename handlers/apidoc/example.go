@@ -3,10 +3,12 @@ package apidoc
 import (
 	_ "embed" // examples.json
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -72,6 +74,15 @@ func (e Example) Curl() string {
 	return b.String()
 }
 
+// AnswerText is the answer as HTTP shows it.
+func (e Example) AnswerText() string {
+	lines := append([]string{fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status))}, e.AnswerHeaders...)
+	if e.Answer != "" {
+		lines = append(lines, "", strings.TrimSuffix(e.Answer, "\n"))
+	}
+	return strings.Join(lines, "\n")
+}
+
 // Match tells whether an escaped path is one of a path template, whose last parameter takes all that is left.
 func Match(template, escaped string) bool {
 	escaped, _, _ = strings.Cut(escaped, "?")
@@ -118,9 +129,10 @@ func (d *Document) find(e Example) (operation, error) {
 	return operation{}, errNoOperation
 }
 
-// addExample puts one body to its media type. One that is no JSON, like lines of it, is shown as text.
+// addExample puts one body to its media type, unless its end is left out. One that is no JSON, like lines of it, is shown
+// as text.
 func addExample(content *yaml.Node, name string, e Example, headers []string, body string) error {
-	if content == nil || body == "" {
+	if content == nil || body == "" || strings.HasSuffix(body, "...") {
 		return nil
 	}
 	media := "application/json"
@@ -135,6 +147,9 @@ func addExample(content *yaml.Node, name string, e Example, headers []string, bo
 	}
 	value := text(body)
 	if strings.HasSuffix(media, "json") && !strings.HasSuffix(media, "ndjson") {
+		if !jsontext.Value(body).IsValid() {
+			return nil // what a mistake looks like is no example of a body
+		}
 		var parsed yaml.Node // JSON is YAML
 		if err := yaml.Unmarshal([]byte(body), &parsed); err != nil {
 			return fmt.Errorf("example %q: %w", e.Title, err)
