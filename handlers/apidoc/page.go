@@ -124,6 +124,9 @@ func (d *Document) view() (v pageView, err error) {
 	return v, nil
 }
 
+// everywhere is the header that every request and every response may have. The page says it once.
+const everywhere = "X-Request-Id"
+
 // viewOperation gathers one operation.
 func (d *Document) viewOperation(op operation) (v operationView, err error) {
 	n := op.node
@@ -141,6 +144,9 @@ func (d *Document) viewOperation(op operation) (v operationView, err error) {
 			if err != nil {
 				return v, err
 			}
+			if textAt(p, "name") == everywhere {
+				continue
+			}
 			v.Parameters = append(v.Parameters, fieldView{textAt(p, "name"), textAt(p, "in"), typeOf(at(p, "schema")), textAt(p, "description"), textAt(p, "required") == "true"})
 		}
 	}
@@ -151,7 +157,9 @@ func (d *Document) viewOperation(op operation) (v operationView, err error) {
 			if err != nil {
 				return v, err
 			}
-			shown.Headers = append(shown.Headers, fieldView{Name: name, Description: textAt(header, "description")})
+			if name != everywhere && (name != "Cache-Control" || status < "400") {
+				shown.Headers = append(shown.Headers, fieldView{Name: name, Description: textAt(header, "description")})
+			}
 		}
 		v.Responses = append(v.Responses, shown)
 	}
@@ -166,7 +174,9 @@ func (d *Document) viewOperation(op operation) (v operationView, err error) {
 // viewContent lists the media types of a body.
 func viewContent(content *yaml.Node) (all []mediaView) {
 	for media, typed := range members(content) {
-		all = append(all, mediaView{media, typeOf(at(typed, "schema"))})
+		if media != "application/problem+json" { // which is what all errors are
+			all = append(all, mediaView{media, typeOf(at(typed, "schema"))})
+		}
 	}
 	return all
 }
