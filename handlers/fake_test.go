@@ -70,7 +70,7 @@ func (f *fakeRecords) enter(ctx context.Context, op, key string) error {
 func (f *fakeRecords) tick() time.Time { return fakeNow.Add(time.Duration(f.lastID) * time.Second) }
 
 // CreateOnce counts IDs up from 1, for all collections together. It knows no marks: those are the store's business.
-func (f *fakeRecords) CreateOnce(ctx context.Context, collection, key string, document []byte, _ store.Once) (rec store.Record, replayed bool, err error) {
+func (f *fakeRecords) CreateOnce(ctx context.Context, collection, key string, content store.Content, _ store.Once) (rec store.Record, replayed bool, err error) {
 	if err := f.enter(ctx, "create", key); err != nil {
 		return store.Record{}, false, err
 	}
@@ -80,7 +80,7 @@ func (f *fakeRecords) CreateOnce(ctx context.Context, collection, key string, do
 		return store.Record{}, false, fmt.Errorf("create: %w", &store.ConflictError{Existing: old.Tag})
 	}
 	f.lastID++
-	rec = store.Record{Key: key, Tag: store.Tag{ID: f.lastID, Version: 1}, Document: bytes.Clone(document), CreatedAt: f.tick(), UpdatedAt: f.tick()}
+	rec = store.Record{Key: key, Tag: store.Tag{ID: f.lastID, Version: 1}, Content: cloned(content), CreatedAt: f.tick(), UpdatedAt: f.tick()}
 	f.records[collection+"/"+key] = rec
 	return rec, false, nil
 }
@@ -99,6 +99,12 @@ func (f *fakeRecords) Get(ctx context.Context, collection, key string) (store.Re
 	return rec, nil
 }
 
+// cloned is a content that the caller may change.
+func cloned(content store.Content) store.Content {
+	content.Document = bytes.Clone(content.Document)
+	return content
+}
+
 // demand applies a condition to what is there.
 func demand(cond store.Condition, rec store.Record, ok bool) error {
 	if !ok && (cond.Exists || len(cond.Tags) > 0) || len(cond.Tags) > 0 && !slices.Contains(cond.Tags, rec.Tag) {
@@ -108,7 +114,7 @@ func demand(cond store.Condition, rec store.Record, ok bool) error {
 }
 
 // Put replaces without moving UpdatedAt, which keeps the golden files stable.
-func (f *fakeRecords) Put(ctx context.Context, collection, key string, document []byte, cond store.Condition) (store.Record, bool, error) {
+func (f *fakeRecords) Put(ctx context.Context, collection, key string, content store.Content, cond store.Condition) (store.Record, bool, error) {
 	if err := f.enter(ctx, "put", key); err != nil {
 		return store.Record{}, false, err
 	}
@@ -117,14 +123,14 @@ func (f *fakeRecords) Put(ctx context.Context, collection, key string, document 
 	err := demand(cond, rec, ok)
 	if err == nil && ok {
 		rec.Tag.Version++
-		rec.Document = bytes.Clone(document)
+		rec.Content = cloned(content)
 		f.records[collection+"/"+key] = rec
 	}
 	f.mu.Unlock()
 	if err != nil || ok {
 		return rec, false, err
 	}
-	rec, _, err = f.CreateOnce(ctx, collection, key, document, store.Once{})
+	rec, _, err = f.CreateOnce(ctx, collection, key, content, store.Once{})
 	return rec, err == nil, err
 }
 

@@ -63,12 +63,12 @@ func (s *Server) put(ctx context.Context, x *exchange) error {
 	var rec store.Record
 	created := true
 	if createOnly {
-		rec, _, err = s.records.CreateOnce(ctx, x.collection.Name, x.key, text, store.Once{})
+		rec, _, err = s.records.CreateOnce(ctx, x.collection.Name, x.key, store.Content{Document: text}, store.Once{})
 		if errors.Is(err, store.ErrConflict) {
 			return because(store.ErrPrecondition, err)
 		}
 	} else {
-		rec, created, err = s.records.Put(ctx, x.collection.Name, x.key, text, cond)
+		rec, created, err = s.records.Put(ctx, x.collection.Name, x.key, store.Content{Document: text}, cond)
 	}
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (s *Server) createUnder(ctx context.Context, x *exchange, doc document, key
 	if err != nil {
 		return store.Record{}, false, err
 	}
-	return s.records.CreateOnce(ctx, x.collection.Name, key, text, x.idempotency.once(x.collection, key, doc.text))
+	return s.records.CreateOnce(ctx, x.collection.Name, key, store.Content{Document: text}, x.idempotency.once(x.collection, key, doc.text))
 }
 
 // describe sets the headers that tell a record's version, and returns the ETag.

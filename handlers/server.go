@@ -18,13 +18,13 @@ import (
 // Records is what the handlers need of the record store. Its errors are those of package store. A document handed in
 // must not be changed afterwards, by either side: the store may still be sending it when the call has returned.
 type Records interface {
-	// CreateOnce stores a document under a key that has none; otherwise the error is a *store.ConflictError. replayed says
+	// CreateOnce stores a content under a key that has none; otherwise the error is a *store.ConflictError. replayed says
 	// that the same request, marked by once, has created the record before.
-	CreateOnce(ctx context.Context, collection, key string, document []byte, once store.Once) (rec store.Record, replayed bool, err error)
+	CreateOnce(ctx context.Context, collection, key string, content store.Content, once store.Once) (rec store.Record, replayed bool, err error)
 	// Get returns the record under the key.
 	Get(ctx context.Context, collection, key string) (store.Record, error)
-	// Put stores a document whether or not there is a record; created tells which it was.
-	Put(ctx context.Context, collection, key string, document []byte, cond store.Condition) (rec store.Record, created bool, err error)
+	// Put stores a content whether or not there is a record; created tells which it was.
+	Put(ctx context.Context, collection, key string, content store.Content, cond store.Condition) (rec store.Record, created bool, err error)
 	// Delete removes the record under the key.
 	Delete(ctx context.Context, collection, key string, cond store.Condition) error
 	// Health asks every dependency, side by side, whether it answers, until ctx ends.

@@ -55,23 +55,23 @@ func (s *Store) lookUp(ctx context.Context, collection, key string) (*row, error
 	return nil, ErrNotFound
 }
 
-// Put stores a document under a key, whether or not it has a record, and says whether it created it. The condition is
+// Put stores a content under a key, whether or not it has a record, and says whether it created it. The condition is
 // checked by the statement that writes. Of a replaced record CreatedAt is not known and stays zero. After ErrUnknown the
 // document may have been stored; after every other error it was not.
-func (s *Store) Put(ctx context.Context, collection, key string, document []byte, cond Condition) (rec Record, created bool, err error) {
-	p, err := s.checkWrite(collection, key, document)
+func (s *Store) Put(ctx context.Context, collection, key string, content Content, cond Condition) (rec Record, created bool, err error) {
+	p, err := s.checkWrite(collection, key, content)
 	if err != nil {
 		return Record{}, false, err
 	}
 	b, cancel := newBudget(ctx)
 	defer cancel()
 	for range writeTries {
-		rec, err = s.replace(b, collection, key, document, cond)
+		rec, err = s.replace(b, collection, key, content, cond)
 		if errors.Is(err, ErrNotFound) {
 			if cond.demanded() {
 				return Record{}, false, fmt.Errorf("%w: there is no record", ErrPrecondition)
 			}
-			rec, err = s.create(b, p, key, document, Once{})
+			rec, err = s.create(b, p, key, content, Once{})
 			created = err == nil
 		}
 		// Lost to another request: a create came first, or the record changed hands. Look again.
@@ -86,13 +86,13 @@ func (s *Store) Put(ctx context.Context, collection, key string, document []byte
 }
 
 // replace writes a document over a live record in one conditional statement; ErrNotFound when there is none.
-func (s *Store) replace(b budget, collection, key string, document []byte, cond Condition) (Record, error) {
+func (s *Store) replace(b budget, collection, key string, content Content, cond Condition) (Record, error) {
 	t, err := s.target(b, collection, key, cond)
 	if err != nil {
 		return Record{}, err
 	}
 	change := t.rowChange
-	change.token, change.updatedAt, change.document = s.identity.token(), s.timestamp(), document
+	change.token, change.updatedAt, change.Content = s.identity.token(), s.timestamp(), content
 	done, err := s.changeRow(b, collection, change)
 	switch {
 	case done.ok:
@@ -107,7 +107,7 @@ func (s *Store) replace(b budget, collection, key string, document []byte, cond 
 }
 
 func replaced(change rowChange, version int64) Record {
-	return Record{Key: change.key, Tag: Tag{change.id, version}, Document: change.document, UpdatedAt: change.updatedAt}
+	return Record{Key: change.key, Tag: Tag{change.id, version}, Content: change.Content, UpdatedAt: change.updatedAt}
 }
 
 // target is the row that a conditional write is for.

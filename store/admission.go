@@ -148,6 +148,9 @@ func (s *Store) admitFirst(ctx context.Context) error {
 	if err := fleet.claim(ctx, &v, s.identity.Instance(), s.timestamp()); err != nil {
 		return err
 	}
+	if s.adaptNodes(ctx, fleet.Nodes, &v); v.Err() != nil {
+		return v.Err()
+	}
 	if !ix.Away {
 		ix = s.prepareIndex(ctx, v.cluster)
 	}
@@ -173,6 +176,7 @@ func (s *Store) admitMore(ctx context.Context) bool {
 		if err := fleet.claim(ctx, &v, s.cluster, s.timestamp()); err != nil {
 			s.log.Warn("databases cannot be claimed", "cause", err.Error())
 		}
+		s.adaptNodes(ctx, fleet.Nodes, &v)
 	}
 	ix := Finding{}
 	if s.gate.barred() != nil {

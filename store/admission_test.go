@@ -68,7 +68,7 @@ func TestAdmissionStartWithout(t *testing.T) {
 					_, err := s.Create(ctx, testCollection, "later "+tt.name, doc("x"))
 					return err == nil
 				})
-				wantDocument(t, s, "old", doc("x"))
+				wantDocument(t, s, "old", doc("x").Document)
 				if !strings.Contains(s.log.String(), "out of reach") || strings.Contains(s.log.String(), "alarm") {
 					t.Errorf("log:\n%s", s.log)
 				}
@@ -173,7 +173,7 @@ func TestExtendMovesANode(t *testing.T) {
 		if err := s.Extend(ctx, moved()); err != nil {
 			t.Fatal(err)
 		}
-		wantDocument(t, s, "k", doc("x"))
+		wantDocument(t, s, "k", doc("x").Document)
 		mustCreate(t, s, "k2", "x")
 		if _, _, err := s.Put(ctx, testCollection, "k", doc("y"), Condition{Exists: true}); err != nil {
 			t.Error(err)
@@ -264,7 +264,7 @@ func TestAdmissionIndexDropped(t *testing.T) {
 			_, err := s.Create(ctx, testCollection, "new", doc("x"))
 			return err == nil
 		})
-		wantDocument(t, s, "k", doc("x"))
+		wantDocument(t, s, "k", doc("x").Document)
 		s.shut(t)
 	})
 }

@@ -191,7 +191,7 @@ func (d deployment) checkAfterCrash(t *testing.T, outcomes []string) {
 	s, ctx := d.open(t), t.Context()
 	defer s.shut(t)
 	d.checkInvariants(t, s)
-	wantDocument(t, s, "bystander", doc("untouched"))
+	wantDocument(t, s, "bystander", doc("untouched").Document)
 	found := ""
 	rec, err := s.Get(ctx, testCollection, "k")
 	if err == nil {
@@ -214,7 +214,7 @@ func (d deployment) checkAfterCrash(t *testing.T, outcomes []string) {
 		}
 	}
 	mustCreate(t, s, "k", "again")
-	wantDocument(t, s, "k", doc("again"))
+	wantDocument(t, s, "k", doc("again").Document)
 	d.checkInvariants(t, s)
 	ids := map[int64]bool{}
 	for _, r := range d.allRows(t) {

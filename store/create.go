@@ -22,24 +22,24 @@ const (
 // errLost means that another request won a step; the create starts over.
 var errLost = errors.New("another request won")
 
-// Create stores a document under a key that has no record yet and returns the new record. A *ConflictError carries the
+// Create stores a content under a key that has no record yet and returns the new record. A *ConflictError carries the
 // tag of the record that is there. After ErrUnknown the record may exist; after every other error it does not.
-func (s *Store) Create(ctx context.Context, collection, key string, document []byte) (Record, error) {
-	rec, _, err := s.CreateOnce(ctx, collection, key, document, Once{})
+func (s *Store) Create(ctx context.Context, collection, key string, content Content) (Record, error) {
+	rec, _, err := s.CreateOnce(ctx, collection, key, content, Once{})
 	return rec, err
 }
 
 // CreateOnce is Create for a request that its client may repeat: when the record is there because an earlier repetition
 // created it, that is no conflict, and it is returned as it was created. Once the record has been changed, it is one.
 // ErrReused: the earlier request had another document.
-func (s *Store) CreateOnce(ctx context.Context, collection, key string, document []byte, once Once) (rec Record, replayed bool, err error) {
-	p, err := s.checkWrite(collection, key, document)
+func (s *Store) CreateOnce(ctx context.Context, collection, key string, content Content, once Once) (rec Record, replayed bool, err error) {
+	p, err := s.checkWrite(collection, key, content)
 	if err != nil {
 		return Record{}, false, err
 	}
 	b, cancel := newBudget(ctx)
 	defer cancel()
-	rec, err = s.create(b, p, key, document, once)
+	rec, err = s.create(b, p, key, content, once)
 	var earlier *replayedError
 	if errors.As(err, &earlier) {
 		return earlier.record, true, nil
@@ -53,30 +53,30 @@ type replayedError struct{ record Record }
 func (e *replayedError) Error() string { return "created before, by the same request" }
 
 // checkWrite refuses what can be refused before anything is written (I6).
-func (s *Store) checkWrite(collection, key string, document []byte) (*placement, error) {
+func (s *Store) checkWrite(collection, key string, content Content) (*placement, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
-	if limit := s.MaxDocumentBytes(); int64(len(document)) > limit {
-		return nil, fmt.Errorf("%w: it has %d bytes, the smallest node takes %d", ErrTooLarge, len(document), limit)
+	if limit := s.MaxDocumentBytes(); int64(len(content.Document)) > limit {
+		return nil, fmt.Errorf("%w: it has %d bytes, the smallest node takes %d", ErrTooLarge, len(content.Document), limit)
 	}
 	return s.placement(collection)
 }
 
 // creation is one create on its way.
 type creation struct {
-	store    *Store
-	budget   budget
-	ids      *placement
-	key      string
-	document []byte
-	once     Once
+	store   *Store
+	budget  budget
+	ids     *placement
+	key     string
+	content Content
+	once    Once
 	// elsewhere says that the last row was certainly not inserted because its node is away, so that another one may do.
 	elsewhere bool
 }
 
-func (s *Store) create(b budget, p *placement, key string, document []byte, once Once) (Record, error) {
-	c := &creation{store: s, budget: b, ids: p, key: key, document: document, once: once}
+func (s *Store) create(b budget, p *placement, key string, content Content, once Once) (Record, error) {
+	c := &creation{store: s, budget: b, ids: p, key: key, content: content, once: once}
 	var err error
 	for range createTries {
 		var rec Record
@@ -221,7 +221,7 @@ func (c *creation) newRow(id int64) row {
 	if c.once.isZero() {
 		token = c.store.identity.token()
 	}
-	return row{id: id, key: c.key, state: live, version: 1, token: token, createdAt: now, updatedAt: now, document: c.document}
+	return row{id: id, key: c.key, state: live, version: 1, token: token, createdAt: now, updatedAt: now, Content: c.content}
 }
 
 // newFence is a fence with a token of its own, so that nobody takes it for a row.

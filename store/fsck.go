@@ -126,7 +126,7 @@ func (f Fleet) Fsck(ctx context.Context, about Fsck) (SweepCounts, error) {
 			if v.Nodes[i].Away {
 				return SweepCounts{}, v.Nodes[i].Err
 			}
-			node.rows = rowsOf(db)
+			node.rows = rowsOf(db, nil)
 		}
 		fleet.nodes = append(fleet.nodes, node)
 	}

@@ -32,7 +32,7 @@ func TestStoreCacheSavesTheIndex(t *testing.T) {
 			s.index = counter
 			mustCreate(t, s, "k", "one")
 			for range 3 {
-				wantDocument(t, s, "k", doc("one"))
+				wantDocument(t, s, "k", doc("one").Document)
 				if _, _, err := s.Put(t.Context(), testCollection, "k", doc("one"), Condition{Exists: true}); err != nil {
 					t.Error(err)
 				}
@@ -71,7 +71,7 @@ func TestStoreStaleCache(t *testing.T) {
 			_, err := s.Get(t.Context(), testCollection, "k")
 			wantError(t, "get", err, ErrNotFound)
 		}},
-		{"Get/Renewed", renew, func(t *testing.T, s *opened, _ Tag) { wantDocument(t, s, "k", doc("renewed")) }},
+		{"Get/Renewed", renew, func(t *testing.T, s *opened, _ Tag) { wantDocument(t, s, "k", doc("renewed").Document) }},
 		{"Put/Removed", remove, func(t *testing.T, s *opened, _ Tag) {
 			if _, created, err := s.Put(t.Context(), testCollection, "k", doc("put"), Condition{}); err != nil || !created {
 				t.Errorf("put: created %v, %v", created, err)
@@ -117,7 +117,7 @@ func TestStoreStaleCache(t *testing.T) {
 			t.Run(test.name, func(t *testing.T) {
 				_ = s.Delete(t.Context(), testCollection, "k", Condition{}) // what the test before has left
 				old := mustCreate(t, s, "k", "old").Tag
-				wantDocument(t, s, "k", doc("old"))
+				wantDocument(t, s, "k", doc("old").Document)
 				test.other(t, other)
 				test.check(t, s, old)
 				d.checkInvariants(t, s)

@@ -47,7 +47,7 @@ func stuff(t *testing.T, s *opened, ids int64) {
 	}
 	var batch []row
 	for id := segment.Start; id < segment.End; id++ {
-		r := row{id: id, key: fmt.Sprintf("key-%06d", id), version: 1, createdAt: time.Now(), updatedAt: time.Now(), document: []byte(`{"v":"some text"}`)}
+		r := row{id: id, key: fmt.Sprintf("key-%06d", id), version: 1, createdAt: time.Now(), updatedAt: time.Now(), Content: Content{Document: []byte(`{"v":"some text"}`)}}
 		switch {
 		case id%40 == 1:
 			batch = append(batch, r.asFence())
@@ -160,7 +160,7 @@ func TestLevelsGrowth(t *testing.T) {
 		if _, err := node.Exec(t.Context(), "UPDATE gateway_segment SET leased_at = leased_at - 172800 WHERE end_id <= 80"); err != nil {
 			t.Fatal(err)
 		}
-		all, err := rowsOf(fleet.Nodes[0]).usage(t.Context(), began.Add(-time.Hour))
+		all, err := rowsOf(fleet.Nodes[0], nil).usage(t.Context(), began.Add(-time.Hour))
 		recent := all[tableName(testCollection, 1)]
 		if err != nil || !recent.before || recent.leased == 0 {
 			t.Fatalf("%+v, %v", all, err)
@@ -188,11 +188,11 @@ func TestLevelsNothingThere(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer db.Close()
-			live, size, err := rowsOf(db).tally(t.Context(), "records_r00001", []span{{1, 10}, {20, 30}})
+			live, size, err := rowsOf(db, nil).tally(t.Context(), "records_r00001", []span{{1, 10}, {20, 30}})
 			if live != 0 || size != 0 || err != nil {
 				t.Errorf("tally: %d, %d, %v", live, size, err)
 			}
-			used, err := rowsOf(db).usage(t.Context(), time.Now())
+			used, err := rowsOf(db, nil).usage(t.Context(), time.Now())
 			if len(used) != 0 || err != nil {
 				t.Errorf("usage: %v, %v", used, err)
 			}

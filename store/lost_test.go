@@ -84,12 +84,12 @@ func TestStoreReplyLost(t *testing.T) {
 						t.Fatal("the fault did not happen")
 					}
 					checkOutcome(t, s, test.operation, err, allowed)
-					wantDocument(t, s, "bystander", doc("untouched"))
+					wantDocument(t, s, "bystander", doc("untouched").Document)
 					through.checkInvariants(t, s)
 					if _, _, err := s.Put(t.Context(), testCollection, "k", doc("again"), Condition{}); err != nil {
 						t.Errorf("put afterwards: %v", err)
 					}
-					wantDocument(t, s, "k", doc("again"))
+					wantDocument(t, s, "k", doc("again").Document)
 					through.checkInvariants(t, s)
 				})
 			})
@@ -111,7 +111,7 @@ func checkOutcome(t *testing.T, s *opened, operation string, err error, allowed 
 		return
 	}
 	rec, getErr := s.Get(t.Context(), testCollection, "k")
-	written := getErr == nil && string(rec.Document) == string(doc("crashed"))
+	written := getErr == nil && string(rec.Document) == string(doc("crashed").Document)
 	if operation == "delete" {
 		written = errors.Is(getErr, ErrNotFound)
 	}

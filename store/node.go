@@ -23,7 +23,7 @@ const probeEvery = breakerPause / 4
 
 func (s *Store) newNode(name string, db *sqldb.DB) *node {
 	n := &node{name: name, db: db}
-	n.guarded = guard(name, rowsOf(db), n.barred, func(kind string, down bool) {
+	n.guarded = guard(name, rowsOf(db, s.shapes), n.barred, func(kind string, down bool) {
 		if !down {
 			s.log.Info("node is up", "node", name, "for", kind)
 			return

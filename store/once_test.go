@@ -13,18 +13,18 @@ import (
 func TestCreateOnce(t *testing.T) {
 	engines(t, func(t *testing.T, d deployment) {
 		s, ctx := d.open(t), t.Context()
-		once := NewOnce("attempt-1", testCollection, "k", doc("x"))
+		once := NewOnce("attempt-1", testCollection, "k", doc("x").Document)
 		first, replayed, err := s.CreateOnce(ctx, testCollection, "k", doc("x"), once)
 		if err != nil || replayed {
 			t.Fatalf("the first time: replayed %v, %v", replayed, err)
 		}
 		again, replayed, err := s.CreateOnce(ctx, testCollection, "k", doc("x"), once)
-		if err != nil || !replayed || again.Tag != first.Tag || string(again.Document) != string(doc("x")) || !again.CreatedAt.Equal(first.CreatedAt) {
+		if err != nil || !replayed || again.Tag != first.Tag || string(again.Document) != string(doc("x").Document) || !again.CreatedAt.Equal(first.CreatedAt) {
 			t.Errorf("the second time: %+v, replayed %v, %v; want %+v", again, replayed, err, first)
 		}
-		_, _, err = s.CreateOnce(ctx, testCollection, "k", doc("y"), NewOnce("attempt-1", testCollection, "k", doc("y")))
+		_, _, err = s.CreateOnce(ctx, testCollection, "k", doc("y"), NewOnce("attempt-1", testCollection, "k", doc("y").Document))
 		wantError(t, "another document", err, ErrReused)
-		for name, mark := range map[string]Once{"another key": NewOnce("attempt-2", testCollection, "k", doc("x")), "none": {}} {
+		for name, mark := range map[string]Once{"another key": NewOnce("attempt-2", testCollection, "k", doc("x").Document), "none": {}} {
 			_, _, err = s.CreateOnce(ctx, testCollection, "k", doc("x"), mark)
 			var conflict *ConflictError
 			if !errors.As(err, &conflict) || conflict.Existing != first.Tag {
@@ -46,7 +46,7 @@ func TestCreateOnceTogether(t *testing.T) {
 		stores, ctx := []*opened{d.open(t), d.open(t)}, t.Context()
 		for round := range 20 {
 			key := fmt.Sprintf("k%d", round)
-			once := NewOnce("attempt", testCollection, key, doc(key))
+			once := NewOnce("attempt", testCollection, key, doc(key).Document)
 			tags := make([]Tag, 16)
 			var made atomic.Int64
 			var wg sync.WaitGroup
@@ -86,7 +86,7 @@ func TestCreateOnceFence(t *testing.T) {
 		}
 		b, cancel := newBudget(ctx)
 		defer cancel()
-		slow := &creation{store: s.Store, budget: b, ids: p, key: "k", document: doc("x"), once: NewOnce("attempt", testCollection, "k", doc("x"))}
+		slow := &creation{store: s.Store, budget: b, ids: p, key: "k", content: doc("x"), once: NewOnce("attempt", testCollection, "k", doc("x").Document)}
 		id, err := p.next(b)
 		if err == nil {
 			err = slow.reserve(id)

@@ -125,7 +125,7 @@ func TestPlacementNodeDown(t *testing.T) {
 		}
 		_, err := s.Get(ctx, testCollection, onFirst)
 		wantError(t, "get from the node that is down", err, ErrUnavailable)
-		wantDocument(t, s, onSecond, doc(onSecond))
+		wantDocument(t, s, onSecond, doc(onSecond).Document)
 		toNode.Refuse(false)
 		eventually(t, "the node takes part again", func() bool {
 			rec, err := s.Create(ctx, testCollection, fmt.Sprintf("after%d", time.Now().UnixNano()), doc("x"))
@@ -134,7 +134,7 @@ func TestPlacementNodeDown(t *testing.T) {
 			}
 			return rec.Tag.ID <= d.Size
 		})
-		wantDocument(t, s, onFirst, doc(onFirst))
+		wantDocument(t, s, onFirst, doc(onFirst).Document)
 		through.checkInvariants(t, s)
 	})
 }
@@ -205,7 +205,7 @@ func TestPlacementDrain(t *testing.T) {
 					t.Errorf("rows per node %v, then %v", before, after)
 				}
 				for i := range 10 {
-					wantDocument(t, s, fmt.Sprintf("k%d", i), doc("x"))
+					wantDocument(t, s, fmt.Sprintf("k%d", i), doc("x").Document)
 				}
 				if _, _, err := s.Put(ctx, testCollection, "k0", doc("y"), Condition{Exists: true}); err != nil {
 					t.Error(err)

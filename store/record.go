@@ -48,12 +48,21 @@ type Tag struct {
 // String is the text of the tag, "<id>-<version>", without the quotes of an ETag.
 func (t Tag) String() string { return fmt.Sprintf("%d-%d", t.ID, t.Version) }
 
+// Content is what a write stores under a key.
+type Content struct {
+	// Document is the JSON object, byte for byte.
+	Document []byte
+	// Group is the group that the record belongs to, 1 to 255 bytes; "" for none. It never changes.
+	Group string
+	// ExpiresAt is when the record ceases to exist (UTC, microseconds); zero for never.
+	ExpiresAt time.Time
+}
+
 // Record is what a client sees under a key, with its metadata.
 type Record struct {
 	Key string
 	Tag Tag
-	// Document is the JSON object as it was stored, byte for byte.
-	Document []byte
+	Content
 	// CreatedAt and UpdatedAt come from the clock of the gateway that wrote (UTC, microseconds). Nothing is ordered by them.
 	CreatedAt, UpdatedAt time.Time
 }

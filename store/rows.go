@@ -27,7 +27,10 @@ type row struct {
 	version              int64
 	token                token
 	createdAt, updatedAt time.Time
-	document             []byte
+	Content
+	// cells are the values of the columns that the collection declares, in their order: nil for NULL, or what the driver
+	// takes and gives.
+	cells []any
 }
 
 // belongsTo reports whether the row is the record of a key.
@@ -35,18 +38,19 @@ func (r *row) belongsTo(key string) bool { return r != nil && r.state == live &&
 
 // asFence is the row that proves that no record will ever live at its ID.
 func (r row) asFence() row {
-	r.state, r.document = fence, []byte{} // empty, not nil, which MySQL would take for NULL
+	r.state, r.cells = fence, nil
+	r.Content = Content{Document: []byte{}} // empty, not nil, which MySQL would take for NULL
 	return r
 }
 
 func (r *row) tag() Tag { return Tag{ID: r.id, Version: r.version} }
 
 func (r *row) record() Record {
-	return Record{Key: r.key, Tag: r.tag(), Document: r.document, CreatedAt: r.createdAt, UpdatedAt: r.updatedAt}
+	return Record{Key: r.key, Tag: r.tag(), Content: r.Content, CreatedAt: r.createdAt, UpdatedAt: r.updatedAt}
 }
 
-// rowChange is a conditional write to the live row of a key: it puts another document there, or deletes the row when
-// document is nil.
+// rowChange is a conditional write to the live row of a key: it puts another content there, or deletes the row when
+// Document is nil.
 type rowChange struct {
 	id  int64
 	key string
@@ -54,11 +58,12 @@ type rowChange struct {
 	versions  []int64
 	token     token
 	updatedAt time.Time
-	document  []byte
+	Content
+	cells []any
 }
 
 // removes reports whether the change deletes the row.
-func (c *rowChange) removes() bool { return c.document == nil }
+func (c *rowChange) removes() bool { return c.Document == nil }
 
 // changed is what a conditional write did.
 type changed struct {
@@ -98,11 +103,11 @@ type rows interface {
 }
 
 // rowsOf picks the dialect of a node.
-func rowsOf(db *sqldb.DB) rows {
+func rowsOf(db *sqldb.DB, shapes schema) rows {
 	if db.Engine() == sqldb.SQLite {
-		return &sqliteRows{sqlLedger{db}, sqlCounter{db}, sqlScanner{db}, db}
+		return &sqliteRows{sqlLedger{db}, sqlCounter{db}, sqlScanner{db}, db, shapes}
 	}
-	return &mysqlRows{sqlLedger{db}, sqlCounter{db}, sqlScanner{db}, db, func() int64 { return db.Server().MaxPacketBytes }}
+	return &mysqlRows{sqlLedger{db}, sqlCounter{db}, sqlScanner{db}, db, shapes, func() int64 { return db.Server().MaxPacketBytes }}
 }
 
 // tableName names the range table of a collection and a range. Collection names are checked by config: letters, digits
@@ -110,9 +115,6 @@ func rowsOf(db *sqldb.DB) rows {
 func tableName(collection string, number int64) string {
 	return fmt.Sprintf("%s_r%05d", collection, number)
 }
-
-// rowColumns in the order in which every statement lists them.
-const rowColumns = "id, biz_key, state, version, token, created_at, updated_at, document"
 
 // repeat gives every row of a batch the same outcome.
 func repeat(err error, n int) []error {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"keyrange/store/sqldb"
 )
@@ -20,7 +21,8 @@ type mysqlRows struct {
 	sqlLedger
 	sqlCounter
 	sqlScanner
-	db *sqldb.DB
+	db     *sqldb.DB
+	shapes schema
 	// packetBytes is the largest statement that the server takes, known once it has answered.
 	packetBytes func() int64
 }
@@ -35,7 +37,9 @@ const createRangeTableMySQL = "CREATE TABLE IF NOT EXISTS `%s` (" + `
 	token      BINARY(16)     NOT NULL COMMENT 'of the last write',
 	created_at DATETIME(6)    NOT NULL COMMENT 'UTC',
 	updated_at DATETIME(6)    NOT NULL COMMENT 'UTC',
-	document   LONGTEXT       CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL
+	expires_at DATETIME(6)    NULL     COMMENT 'UTC',
+	group_key  VARBINARY(255) NULL,
+	document   LONGTEXT       CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL%s
 ) ENGINE=InnoDB`
 
 const (
@@ -51,7 +55,7 @@ func maxDocumentMySQL(packetBytes int64) int64 {
 }
 
 func (m *mysqlRows) prepare(ctx context.Context, table string) error {
-	if _, err := m.db.Exec(ctx, fmt.Sprintf(createRangeTableMySQL, table)); err != nil {
+	if _, err := m.db.Exec(ctx, fmt.Sprintf(createRangeTableMySQL, table, m.shapes.of(table).definitions(sqldb.MySQL))); err != nil {
 		return fmt.Errorf("create table %s: %w", table, err)
 	}
 	if err := m.sqlLedger.create(ctx); err != nil {
@@ -91,7 +95,7 @@ func (m *mysqlRows) insert(ctx context.Context, table string, batch []row) []err
 func (m *mysqlRows) fit(batch []row, order []int) int {
 	bytes := int64(0)
 	for n, i := range order {
-		bytes += statementOverhead + int64(len(batch[i].document))*escapeFactor
+		bytes += statementOverhead + int64(len(batch[i].Document))*escapeFactor
 		if n > 0 && bytes > m.packetBytes() {
 			return n
 		}
@@ -101,12 +105,14 @@ func (m *mysqlRows) fit(batch []row, order []int) int {
 
 // insertStatement adds rows in one statement. One bad row undoes the whole statement, so the rows then go one by one.
 func (m *mysqlRows) insertStatement(ctx context.Context, table string, batch []row, order []int, errs []error) {
-	const placeholders = "(?,?,?,?,?,?,?,?)"
-	query := fmt.Sprintf("INSERT INTO `%s` (%s) VALUES %s%s", table, rowColumns, placeholders, strings.Repeat(","+placeholders, len(order)-1))
-	args := make([]any, 0, len(order)*8)
+	shape := m.shapes.of(table)
+	query := fmt.Sprintf("INSERT INTO `%s` (%s) VALUES %s%s", table, shape.names, shape.places, strings.Repeat(","+shape.places, len(order)-1))
+	args := make([]any, 0, len(order)*shape.width())
 	for _, i := range order {
 		r := &batch[i]
-		args = append(args, r.id, []byte(r.key), int64(r.state), r.version, r.token[:], r.createdAt, r.updatedAt, json.RawMessage(r.document))
+		args = append(args, r.id, []byte(r.key), int64(r.state), r.version, r.token[:], r.createdAt, r.updatedAt,
+			momentMySQL(r.ExpiresAt), groupArgument(r.Group), json.RawMessage(r.Document))
+		args = append(args, shape.arguments(r.cells)...)
 	}
 	_, err := m.db.Exec(ctx, query, args...)
 	if len(order) > 1 && (errors.Is(err, sqldb.ErrDuplicate) || errors.Is(err, sqldb.ErrRejected)) {
@@ -121,23 +127,34 @@ func (m *mysqlRows) insertStatement(ctx context.Context, table string, batch []r
 }
 
 func (m *mysqlRows) read(ctx context.Context, table string, ids []int64) ([]row, error) {
-	query := fmt.Sprintf("SELECT %s FROM `%s` WHERE id IN (?%s)", rowColumns, table, strings.Repeat(",?", len(ids)-1))
-	args := make([]any, len(ids))
-	for i, id := range ids {
-		args[i] = id
-	}
-	found := make([]row, 0, len(ids))
-	err := m.db.Query(ctx, func(r *sql.Rows) error {
+	list, args := idList(ids)
+	return m.query(ctx, table, "WHERE id IN ("+list+")", args)
+}
+
+// query reads whole rows.
+func (m *mysqlRows) query(ctx context.Context, table, where string, args []any) (found []row, err error) {
+	shape := m.shapes.of(table)
+	err = m.db.Query(ctx, func(r *sql.Rows) error {
 		var f row
-		var key, tok sql.RawBytes
-		if err := r.Scan(&f.id, &key, &f.state, &f.version, &tok, &f.createdAt, &f.updatedAt, &f.document); err != nil {
+		var key, tok, group sql.RawBytes
+		var expires sql.NullTime
+		columns := []any{&f.id, &key, &f.state, &f.version, &tok, &f.createdAt, &f.updatedAt, &expires, &group, &f.Document}
+		if err := r.Scan(shape.destinations(columns, &f)...); err != nil {
 			return err
 		}
-		f.key, f.token = string(key), tokenOf(tok)
+		f.key, f.token, f.Group, f.ExpiresAt = string(key), tokenOf(tok), string(group), expires.Time
 		found = append(found, f)
 		return nil
-	}, query, args...)
+	}, fmt.Sprintf("SELECT %s FROM `%s` %s", shape.names, table, where), args...)
 	return found, err
+}
+
+// momentMySQL is a moment as an argument; NULL for none.
+func momentMySQL(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t
 }
 
 // condition is the WHERE clause of a conditional write, with its arguments.
@@ -160,8 +177,10 @@ func (m *mysqlRows) statement(table string, change *rowChange) sqldb.Statement {
 		return sqldb.Statement{SQL: fmt.Sprintf("DELETE FROM `%s`%s", table, where), Args: args}
 	}
 	// LAST_INSERT_ID(expression) brings the new version back in the same trip.
-	query := fmt.Sprintf("UPDATE `%s` SET version = LAST_INSERT_ID(version + 1), token = ?, updated_at = ?, document = ?%s", table, where)
-	return sqldb.Statement{SQL: query, Args: append([]any{change.token[:], change.updatedAt, json.RawMessage(change.document)}, args...)}
+	shape := m.shapes.of(table)
+	query := fmt.Sprintf("UPDATE `%s` SET version = LAST_INSERT_ID(version + 1), token = ?, updated_at = ?, expires_at = ?, document = ?%s%s", table, shape.sets, where)
+	values := append([]any{change.token[:], change.updatedAt, momentMySQL(change.ExpiresAt), json.RawMessage(change.Document)}, shape.arguments(change.cells)...)
+	return sqldb.Statement{SQL: query, Args: append(values, args...)}
 }
 
 // change runs the statements of a batch in one transaction and one round trip. When the server rejects one of them, all

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"keyrange/store/sqldb"
@@ -18,7 +17,8 @@ type sqliteRows struct {
 	sqlLedger
 	sqlCounter
 	sqlScanner
-	db *sqldb.DB
+	db     *sqldb.DB
+	shapes schema
 }
 
 const createRangeTableSQLite = `CREATE TABLE IF NOT EXISTS "%s" (
@@ -29,18 +29,21 @@ const createRangeTableSQLite = `CREATE TABLE IF NOT EXISTS "%s" (
 	token      BLOB    NOT NULL,
 	created_at INTEGER NOT NULL,
 	updated_at INTEGER NOT NULL,
-	document   TEXT    NOT NULL
+	expires_at INTEGER,
+	group_key  BLOB,
+	document   TEXT    NOT NULL%s
 )`
 
 func (s *sqliteRows) prepare(ctx context.Context, table string) error {
-	if _, err := s.db.Exec(ctx, fmt.Sprintf(createRangeTableSQLite, table)); err != nil {
+	if _, err := s.db.Exec(ctx, fmt.Sprintf(createRangeTableSQLite, table, s.shapes.of(table).definitions(sqldb.SQLite))); err != nil {
 		return fmt.Errorf("create table %s: %w", table, err)
 	}
 	return s.sqlLedger.create(ctx)
 }
 
 func (s *sqliteRows) insert(ctx context.Context, table string, batch []row) []error {
-	query := fmt.Sprintf(`INSERT INTO "%s" (%s) VALUES (?,?,?,?,?,?,?,?) ON CONFLICT (id) DO NOTHING`, table, rowColumns)
+	shape := s.shapes.of(table)
+	query := fmt.Sprintf(`INSERT INTO "%s" (%s) VALUES %s ON CONFLICT (id) DO NOTHING`, table, shape.names, shape.places)
 	errs := make([]error, len(batch))
 	err := s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		statement, err := tx.PrepareContext(ctx, query)
@@ -50,8 +53,9 @@ func (s *sqliteRows) insert(ctx context.Context, table string, batch []row) []er
 		defer statement.Close()
 		for i := range batch {
 			r := &batch[i]
-			result, err := statement.ExecContext(ctx, r.id, []byte(r.key), int64(r.state), r.version, r.token[:],
-				r.createdAt.UnixMicro(), r.updatedAt.UnixMicro(), string(r.document))
+			args := []any{r.id, []byte(r.key), int64(r.state), r.version, r.token[:], r.createdAt.UnixMicro(), r.updatedAt.UnixMicro(),
+				momentSQLite(r.ExpiresAt), groupArgument(r.Group), string(r.Document)}
+			result, err := statement.ExecContext(ctx, append(args, shape.arguments(r.cells)...)...)
 			if err != nil {
 				return err
 			}
@@ -69,25 +73,39 @@ func (s *sqliteRows) insert(ctx context.Context, table string, batch []row) []er
 }
 
 func (s *sqliteRows) read(ctx context.Context, table string, ids []int64) ([]row, error) {
-	query := fmt.Sprintf(`SELECT %s FROM "%s" WHERE id IN (?%s)`, rowColumns, table, strings.Repeat(",?", len(ids)-1))
-	args := make([]any, len(ids))
-	for i, id := range ids {
-		args[i] = id
-	}
-	found := make([]row, 0, len(ids))
-	err := s.db.Query(ctx, func(r *sql.Rows) error {
+	list, args := idList(ids)
+	return s.query(ctx, table, "WHERE id IN ("+list+")", args)
+}
+
+// query reads whole rows.
+func (s *sqliteRows) query(ctx context.Context, table, where string, args []any) (found []row, err error) {
+	shape := s.shapes.of(table)
+	err = s.db.Query(ctx, func(r *sql.Rows) error {
 		var f row
-		var key, tok []byte
+		var key, tok, group sql.RawBytes
 		var created, updated int64
-		if err := r.Scan(&f.id, &key, &f.state, &f.version, &tok, &created, &updated, &f.document); err != nil {
+		var expires sql.NullInt64
+		columns := []any{&f.id, &key, &f.state, &f.version, &tok, &created, &updated, &expires, &group, &f.Document}
+		if err := r.Scan(shape.destinations(columns, &f)...); err != nil {
 			return err
 		}
-		f.key, f.token = string(key), tokenOf(tok)
+		f.key, f.token, f.Group = string(key), tokenOf(tok), string(group)
 		f.createdAt, f.updatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
+		if expires.Valid {
+			f.ExpiresAt = time.UnixMicro(expires.Int64).UTC()
+		}
 		found = append(found, f)
 		return nil
-	}, query, args...)
+	}, fmt.Sprintf(`SELECT %s FROM "%s" %s`, shape.names, table, where), args...)
 	return found, err
+}
+
+// momentSQLite is a moment as an argument; NULL for none.
+func momentSQLite(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMicro()
 }
 
 func (s *sqliteRows) change(ctx context.Context, table string, batch []rowChange) []answer[changed] {
@@ -95,7 +113,7 @@ func (s *sqliteRows) change(ctx context.Context, table string, batch []rowChange
 	err := s.db.Tx(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for i := range batch {
 			var err error
-			if answers[i].value, err = changeSQLite(ctx, tx, table, &batch[i]); err != nil {
+			if answers[i].value, err = s.changeOne(ctx, tx, table, &batch[i]); err != nil {
 				return err
 			}
 		}
@@ -107,8 +125,8 @@ func (s *sqliteRows) change(ctx context.Context, table string, batch []rowChange
 	return answers
 }
 
-// changeSQLite runs one change in a transaction.
-func changeSQLite(ctx context.Context, tx *sql.Tx, table string, change *rowChange) (changed, error) {
+// changeOne runs one change in a transaction.
+func (s *sqliteRows) changeOne(ctx context.Context, tx *sql.Tx, table string, change *rowChange) (changed, error) {
 	where, args := change.condition()
 	if change.removes() {
 		result, err := tx.ExecContext(ctx, fmt.Sprintf(`DELETE FROM "%s"%s`, table, where), args...)
@@ -118,8 +136,10 @@ func changeSQLite(ctx context.Context, tx *sql.Tx, table string, change *rowChan
 		n, err := result.RowsAffected()
 		return changed{ok: n > 0}, err
 	}
-	query := fmt.Sprintf(`UPDATE "%s" SET version = version + 1, token = ?, updated_at = ?, document = ?%s RETURNING version`, table, where)
-	args = append([]any{change.token[:], change.updatedAt.UnixMicro(), string(change.document)}, args...)
+	shape := s.shapes.of(table)
+	query := fmt.Sprintf(`UPDATE "%s" SET version = version + 1, token = ?, updated_at = ?, expires_at = ?, document = ?%s%s RETURNING version`, table, shape.sets, where)
+	values := append([]any{change.token[:], change.updatedAt.UnixMicro(), momentSQLite(change.ExpiresAt), string(change.Document)}, shape.arguments(change.cells)...)
+	args = append(values, args...)
 	var version int64
 	err := tx.QueryRowContext(ctx, query, args...).Scan(&version)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -20,7 +20,7 @@ func rowSuite(t *testing.T, run func(t *testing.T, r rows)) {
 				t.Fatal(err)
 			}
 			defer db.Close()
-			r := rowsOf(db)
+			r := rowsOf(db, nil)
 			for range 2 { // preparing twice changes nothing
 				if err := r.prepare(t.Context(), "t"); err != nil {
 					t.Fatal(err)
@@ -33,7 +33,7 @@ func rowSuite(t *testing.T, run func(t *testing.T, r rows)) {
 
 func testRow(id int64, key, document string) row {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)
-	return row{id: id, key: key, version: 1, token: token{byte(id), 1}, createdAt: now, updatedAt: now.Add(time.Microsecond), document: []byte(document)}
+	return row{id: id, key: key, version: 1, token: token{byte(id), 1}, createdAt: now, updatedAt: now.Add(time.Microsecond), Content: Content{Document: []byte(document)}}
 }
 
 func TestRowsRoundTrip(t *testing.T) {
@@ -106,7 +106,7 @@ func TestRowsChangeBatch(t *testing.T) {
 		}
 		now := time.Now().UTC().Truncate(time.Microsecond)
 		update := func(id int64, key string, versions ...int64) rowChange {
-			return rowChange{id: id, key: key, versions: versions, token: token{9}, updatedAt: now, document: []byte(fmt.Sprintf(`{"by":%d}`, len(versions)))}
+			return rowChange{id: id, key: key, versions: versions, token: token{9}, updatedAt: now, Content: Content{Document: []byte(fmt.Sprintf(`{"by":%d}`, len(versions)))}}
 		}
 		remove := func(id int64, key string, versions ...int64) rowChange {
 			return rowChange{id: id, key: key, versions: versions}
@@ -141,7 +141,7 @@ func TestRowsChangeBatch(t *testing.T) {
 			t.Fatalf("found %v, %v", found, err)
 		}
 		for _, f := range found {
-			if f.id == 1 && (string(f.document) != `{"by":0}` || f.version != 4 || f.token != (token{9}) || !f.updatedAt.Equal(now)) {
+			if f.id == 1 && (string(f.Document) != `{"by":0}` || f.version != 4 || f.token != (token{9}) || !f.updatedAt.Equal(now)) {
 				t.Errorf("row 1 is %+v", f)
 			}
 		}
@@ -160,7 +160,7 @@ func TestRowsBadItemFailsAlone(t *testing.T) {
 				t.Errorf("insert %d: %v", i, err)
 			}
 		}
-		changes := []rowChange{{id: 1, key: "a", document: []byte("{}")}, {id: 1, key: "a", document: []byte("\xff")}, {id: 3, key: "c", document: []byte("{}")}}
+		changes := []rowChange{{id: 1, key: "a", Content: Content{Document: []byte("{}")}}, {id: 1, key: "a", Content: Content{Document: []byte("\xff")}}, {id: 3, key: "c", Content: Content{Document: []byte("{}")}}}
 		for i := range changes {
 			changes[i].updatedAt = time.Now().UTC()
 		}

@@ -167,10 +167,10 @@ func (w *simWorld) perform(op *simOperation) (r simResult) {
 	s, document := op.gateway.store, []byte(op.document)
 	switch op.kind {
 	case simCreate:
-		r.record, r.err = s.Create(op.ctx, simCollection, op.key, document)
+		r.record, r.err = s.Create(op.ctx, simCollection, op.key, Content{Document: document})
 		r.created = r.err == nil
 	case simPut:
-		r.record, r.created, r.err = s.Put(op.ctx, simCollection, op.key, document, op.cond)
+		r.record, r.created, r.err = s.Put(op.ctx, simCollection, op.key, Content{Document: document}, op.cond)
 	case simDelete:
 		if w.mutant == mutantIndexFirst && !op.cond.demanded() {
 			r.err = deleteIndexFirst(op.ctx, s, op.key)

@@ -85,7 +85,7 @@ func (d *simDatabases) insertRow(r row) {
 	}
 	d.lived[r.id] = true
 	d.alive[r.key] = append(d.alive[r.key], r.id)
-	d.written[string(r.document)] = append(d.written[string(r.document)], r.tag())
+	d.written[string(r.Document)] = append(d.written[string(r.Document)], r.tag())
 	d.check(r.key)
 }
 
@@ -100,9 +100,9 @@ func (d *simDatabases) change(c *rowChange) changed {
 		return changed{ok: true}
 	}
 	r.version++
-	r.token, r.updatedAt, r.document = c.token, c.updatedAt, c.document
+	r.token, r.updatedAt, r.Document = c.token, c.updatedAt, c.Document
 	d.rows[c.id] = r
-	d.written[string(r.document)] = append(d.written[string(r.document)], r.tag())
+	d.written[string(r.Document)] = append(d.written[string(r.Document)], r.tag())
 	return changed{ok: true, version: r.version}
 }
 
@@ -148,5 +148,5 @@ func describeRow(r row) string {
 	if r.state == fence {
 		return fmt.Sprintf("fence@%d", r.id)
 	}
-	return fmt.Sprintf("%s@%s", r.document, r.tag())
+	return fmt.Sprintf("%s@%s", r.Document, r.tag())
 }

@@ -267,7 +267,7 @@ func (n *simRows) change(ctx context.Context, _ string, batch []rowChange) []ans
 
 // describeChange names a conditional write in labels and traces.
 func describeChange(c *rowChange) string {
-	what := "update to " + string(c.document)
+	what := "update to " + string(c.Document)
 	if c.removes() {
 		what = "delete"
 	}

@@ -133,7 +133,7 @@ func (d deployment) try(ctx context.Context, logTo io.Writer) (*opened, error) {
 	}
 	logger := slog.New(slog.NewTextHandler(logTo, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o.Store, err = New(ctx, Config{
-		Fleet: Fleet{Map: layout, Nodes: dbs, Issuers: issuers}, Index: ix, Collections: []string{testCollection}, Identity: identity, CacheBytes: d.CacheBytes, Placement: d.Placement,
+		Fleet: Fleet{Map: layout, Nodes: dbs, Issuers: issuers}, Index: ix, Collections: []Collection{{Name: testCollection}}, Identity: identity, CacheBytes: d.CacheBytes, Placement: d.Placement,
 		Sequences: idsegment.Options{MinStep: 10, MaxStep: 1000, Logger: logger}, Now: time.Now, Logger: logger,
 	})
 	if err != nil {

@@ -25,7 +25,7 @@ type Config struct {
 	// Fleet is claimed by New.
 	Fleet
 	Index       index.Index
-	Collections []string
+	Collections []Collection
 	Placement   Placement
 	AlarmLevels AlarmLevels
 	// Sequences tunes how IDs are leased.
@@ -42,6 +42,14 @@ type Config struct {
 	Metrics prometheus.Registerer
 }
 
+// Collection is a collection of records.
+type Collection struct {
+	// Name is made of letters, digits and underscores.
+	Name string
+	// Grouped collections find the records of a group.
+	Grouped bool
+}
+
 // Store does the record protocol. It is safe for concurrent use.
 type Store struct {
 	topology atomic.Pointer[topology]
@@ -53,6 +61,7 @@ type Store struct {
 	issuers    []*issuer
 	placements map[string]*placement
 	entries    map[string]*entries
+	shapes     schema
 	tables     sync.Map // tableKey to *table, made on first use
 	cache      *keyCache
 	metrics    *metrics
@@ -72,7 +81,7 @@ type Store struct {
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		gate: &gatedIndex{Index: cfg.Index}, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
-		placements: map[string]*placement{}, entries: map[string]*entries{}, cache: newKeyCache(cfg.CacheBytes),
+		placements: map[string]*placement{}, entries: map[string]*entries{}, shapes: schema{}, cache: newKeyCache(cfg.CacheBytes),
 	}
 	s.index = s.gate
 	s.background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -80,16 +89,21 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	for _, i := range cfg.Issuers {
 		s.issuers = append(s.issuers, &issuer{Issuer: i})
 	}
-	s.gauge.surveyor, s.gauge.states = newSurveyor(cfg.Collections, s.issuers, cfg.Now, cfg.AlarmLevels), map[string]string{}
+	var names []string
+	for _, c := range cfg.Collections {
+		names = append(names, c.Name)
+		s.shapes[c.Name] = newShape(c.Grouped)
+	}
+	s.gauge.surveyor, s.gauge.states = newSurveyor(names, s.issuers, cfg.Now, cfg.AlarmLevels), map[string]string{}
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(levelsCollector{&s.gauge.latest})
 	}
 	s.topology.Store(s.newTopology(cfg.Fleet, nil))
-	for _, collection := range cfg.Collections {
+	for _, collection := range names {
 		s.placements[collection] = newPlacement(s, collection, cfg.Sequences, cfg.Placement)
 		s.entries[collection] = newEntries(s, collection)
 	}
-	s.sweeper = newSweeper(s, cfg.Sweeping, cfg.Collections, cfg.Metrics)
+	s.sweeper = newSweeper(s, cfg.Sweeping, names, cfg.Metrics)
 	if err := s.admitFirst(ctx); err != nil {
 		return nil, err
 	}

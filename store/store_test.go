@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-func doc(text string) []byte { return []byte(fmt.Sprintf(`{"v":%q}`, text)) }
+func doc(text string) Content { return Content{Document: []byte(fmt.Sprintf(`{"v":%q}`, text))} }
 
 func mustCreate(t *testing.T, s *opened, key, text string) Record {
 	t.Helper()
@@ -51,7 +51,7 @@ func TestStoreLifeOfARecord(t *testing.T) {
 		if first.Tag.Version != 1 || first.Tag.ID < 1 {
 			t.Errorf("first tag %s", first.Tag)
 		}
-		wantDocument(t, s, "k", doc("one"))
+		wantDocument(t, s, "k", doc("one").Document)
 		_, err = s.Create(ctx, testCollection, "k", doc("other"))
 		var conflict *ConflictError
 		if !errors.As(err, &conflict) || conflict.Existing != first.Tag {
@@ -64,7 +64,7 @@ func TestStoreLifeOfARecord(t *testing.T) {
 				t.Errorf("put: %+v, %v, %v", rec, created, err)
 			}
 		}
-		wantDocument(t, s, "k", doc("two"))
+		wantDocument(t, s, "k", doc("two").Document)
 		if err := s.Delete(ctx, testCollection, "k", Condition{}); err != nil {
 			t.Error(err)
 		}
@@ -74,7 +74,7 @@ func TestStoreLifeOfARecord(t *testing.T) {
 		if err != nil || !created || rec.Tag.ID == first.Tag.ID {
 			t.Errorf("put after delete: %+v, %v, %v", rec, created, err)
 		}
-		wantDocument(t, s, "k", doc("three"))
+		wantDocument(t, s, "k", doc("three").Document)
 		d.checkInvariants(t, s)
 	})
 }
@@ -97,7 +97,7 @@ func TestStoreConditions(t *testing.T) {
 			wantError(t, "put on another version", err, ErrPrecondition)
 			wantError(t, "delete of another version", s.Delete(ctx, testCollection, "k", Condition{Tags: []Tag{other}}), ErrPrecondition)
 		}
-		wantDocument(t, s, "k", doc("old"))
+		wantDocument(t, s, "k", doc("old").Document)
 		rec, err := put(Condition{Tags: []Tag{{9, 9}, {tag.ID, 7}, tag}})
 		if err != nil || rec.Tag.Version != 2 {
 			t.Fatalf("put on one of several versions: %+v, %v", rec, err)
@@ -124,7 +124,7 @@ func TestStoreVerbatim(t *testing.T) {
 	engines(t, func(t *testing.T, d deployment) {
 		s := d.open(t)
 		for i, key := range keys {
-			if _, err := s.Create(t.Context(), testCollection, key, []byte(documents[i%len(documents)])); err != nil {
+			if _, err := s.Create(t.Context(), testCollection, key, Content{Document: []byte(documents[i%len(documents)])}); err != nil {
 				t.Errorf("create %q: %v", key, err)
 			}
 		}
@@ -133,7 +133,7 @@ func TestStoreVerbatim(t *testing.T) {
 		}
 		for i, key := range keys {
 			want := []byte(documents[(i+1)%len(documents)])
-			if _, _, err := s.Put(t.Context(), testCollection, key, want, Condition{}); err != nil {
+			if _, _, err := s.Put(t.Context(), testCollection, key, Content{Document: want}, Condition{}); err != nil {
 				t.Errorf("put %q: %v", key, err)
 			}
 			wantDocument(t, s, key, want)
@@ -175,11 +175,11 @@ func TestStoreDocumentTooLarge(t *testing.T) {
 		// Tens of megabytes take their time on a busy machine.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := s.Create(ctx, testCollection, "large", largest); err != nil {
+		if _, err := s.Create(ctx, testCollection, "large", Content{Document: largest}); err != nil {
 			t.Errorf("%d bytes: %v", len(largest), err)
 		}
 		wantDocument(t, s, "large", largest)
-		_, err := s.Create(t.Context(), testCollection, "larger", bytes.Repeat([]byte(" "), limit+1))
+		_, err := s.Create(t.Context(), testCollection, "larger", Content{Document: bytes.Repeat([]byte(" "), limit+1)})
 		wantError(t, "a larger one", err, ErrTooLarge)
 		if _, ok, _ := s.find(t.Context(), testCollection, "larger"); ok {
 			t.Error("a refused document left an entry")
@@ -227,7 +227,7 @@ func TestStoreRangesFillInOrder(t *testing.T) {
 		if rec := mustCreate(t, s, "one more", "x"); rec.Tag.ID != 22 {
 			t.Errorf("the first ID of the new range is %d", rec.Tag.ID)
 		}
-		wantDocument(t, s, "k0", doc("x"))
+		wantDocument(t, s, "k0", doc("x").Document)
 	})
 }
 
@@ -381,7 +381,7 @@ func TestStoreDeleteAgainstCreate(t *testing.T) {
 func TestStoreHealsDanglingEntry(t *testing.T) {
 	engines(t, func(t *testing.T, d deployment) {
 		s, ctx := d.open(t), t.Context()
-		dead := &creation{store: s.Store, ids: s.placements[testCollection], key: "k", document: doc("dead")}
+		dead := &creation{store: s.Store, ids: s.placements[testCollection], key: "k", content: doc("dead")}
 		var cancel func()
 		dead.budget, cancel = newBudget(ctx)
 		defer cancel()
@@ -403,7 +403,7 @@ func TestStoreHealsDanglingEntry(t *testing.T) {
 		if _, err := dead.insert(id); !errors.Is(err, errLost) {
 			t.Errorf("the late row: %v", err)
 		}
-		wantDocument(t, s, "k", doc("alive"))
+		wantDocument(t, s, "k", doc("alive").Document)
 		d.checkInvariants(t, s)
 	})
 }
@@ -422,7 +422,7 @@ func TestStoreIDIssuedTwice(t *testing.T) {
 		if !strings.Contains(s.log.String(), "issued twice") {
 			t.Error("nobody was alarmed")
 		}
-		wantDocument(t, s, "first", doc("1"))
+		wantDocument(t, s, "first", doc("1").Document)
 		d.checkInvariants(t, s)
 	})
 }
@@ -447,7 +447,7 @@ func TestStoreIssuerRewound(t *testing.T) {
 				if !strings.Contains(s.log.String(), "level=ERROR") {
 					t.Errorf("nobody was alarmed:\n%s", s.log)
 				}
-				wantDocument(t, s, "k", doc("x"))
+				wantDocument(t, s, "k", doc("x").Document)
 				if _, _, err := s.Put(t.Context(), testCollection, "k", doc("y"), Condition{}); err != nil {
 					t.Error(err)
 				}

@@ -240,7 +240,7 @@ func (f Fleet) Levels(ctx context.Context, about Survey) (Levels, error) {
 	}
 	for i, db := range f.Nodes {
 		if db != nil {
-			s.nodes[i].rows = rowsOf(db)
+			s.nodes[i].rows = rowsOf(db, nil)
 		}
 	}
 	return newSurveyor(about.Collections, issuers, about.Now, about.Alarms).look(ctx, s)

@@ -147,10 +147,10 @@ func damagedStore(t *testing.T, d deployment) (o *opened, want SweepCounts) {
 func checkMended(t *testing.T, o *opened) {
 	t.Helper()
 	for _, key := range []string{"stray", "stray dangling absent", "stray dangling fence", "double", "two strays"} {
-		wantDocument(t, o, key, doc(key))
+		wantDocument(t, o, key, doc(key).Document)
 	}
 	for i := range 30 {
-		wantDocument(t, o, fmt.Sprintf("whole %d 😀 ", i), doc("x"))
+		wantDocument(t, o, fmt.Sprintf("whole %d 😀 ", i), doc("x").Document)
 	}
 	entries := allEntries(t, o)
 	for _, key := range []string{"dangling absent", "dangling fence", "dangling other"} {
@@ -346,7 +346,7 @@ func TestSweepMeetsCreate(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Errorf("the create: %v", err)
 		}
-		wantDocument(t, o, "k", doc("k"))
+		wantDocument(t, o, "k", doc("k").Document)
 		if now := allEntries(t, o)["k"]; now == lost {
 			t.Errorf("the record lives behind the fence at %d", now)
 		}

@@ -32,7 +32,7 @@ func newTable(s *Store, on *node, name string) *table {
 		run: func(ctx context.Context, batch []row) []answer[struct{}] {
 			return answersOf(rows().insert(ctx, name, batch))
 		},
-		limit: maxInserts, weight: func(r row) int { return len(r.document) }, parallel: 1,
+		limit: maxInserts, weight: func(r row) int { return len(r.Document) }, parallel: 1,
 		unsent: sqldb.ErrUnavailable, unknown: sqldb.ErrUnknown,
 	}
 	t.reads = lane[int64, *row]{
@@ -44,7 +44,7 @@ func newTable(s *Store, on *node, name string) *table {
 	t.changes = lane[rowChange, changed]{
 		size:  s.metrics.batchSize.WithLabelValues(laneRowChange),
 		run:   func(ctx context.Context, batch []rowChange) []answer[changed] { return rows().change(ctx, name, batch) },
-		limit: maxChanges, weight: func(c rowChange) int { return len(c.document) }, parallel: 1,
+		limit: maxChanges, weight: func(c rowChange) int { return len(c.Document) }, parallel: 1,
 		unsent: sqldb.ErrUnavailable, unknown: sqldb.ErrUnknown,
 	}
 	return t

@@ -95,6 +95,10 @@ func (s *Store) Extend(ctx context.Context, fleet Fleet) error {
 	if err := check.claim(ctx, &v, check.cluster, s.timestamp()); err != nil {
 		return err
 	}
+	s.adaptNodes(ctx, check.Nodes, &v)
+	if err := errors.Join(v.Err(), Verdict{Nodes: v.Nodes}.away()); err != nil {
+		return err
+	}
 	next := s.newTopology(fleet, running.nodes)
 	for _, n := range next.nodes {
 		if !slices.Contains(running.nodes, n) {

@@ -49,7 +49,7 @@ func TestRangesOfEmbedded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 14 {
-		if _, err := p.store.Create(t.Context(), "records", fmt.Sprintf("key-%02d", i), []byte(`{"v":"twenty bytes"}`)); err != nil {
+		if _, err := p.store.Create(t.Context(), "records", fmt.Sprintf("key-%02d", i), store.Content{Document: []byte(`{"v":"twenty bytes"}`)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"keyrange/handlers"
+	"keyrange/store"
 )
 
 // testPause is the pause of a reloader in tests whose files change as a whole.
@@ -139,7 +140,7 @@ func (r *reloadRig) gather() map[string]float64 {
 
 // create stores a record and returns its ID, or 0 with the error.
 func (r *reloadRig) create(key string) (int64, error) {
-	rec, err := r.parts.store.Create(r.t.Context(), "records", key, []byte(`{}`))
+	rec, err := r.parts.store.Create(r.t.Context(), "records", key, store.Content{Document: []byte(`{}`)})
 	return rec.Tag.ID, err
 }
 

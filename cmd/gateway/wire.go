@@ -62,7 +62,7 @@ func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts,
 	}
 	p.store, err = store.New(ctx, store.Config{
 		Fleet: fleet, Index: ix,
-		Collections: collectionNames(cfg), Identity: p.identity,
+		Collections: collectionsOf(cfg), Identity: p.identity,
 		CacheBytes: int64(cfg.Cache.MaxBytes),
 		Placement:  placementOf(cfg), AlarmLevels: alarmLevelsOf(cfg), Sweeping: sweepingOf(cfg),
 		Sequences: idsegment.Options{MinStep: cfg.IDs.Step.Min, MaxStep: cfg.IDs.Step.Max, Logger: logger},
@@ -207,4 +207,13 @@ func (p *parts) closeDatabases() {
 		_ = p.closers[i]()
 	}
 	p.nodes, p.closers = nil, nil
+}
+
+// collectionsOf lists the collections as the store knows them.
+func collectionsOf(cfg *Config) []store.Collection {
+	all := make([]store.Collection, len(cfg.Collections))
+	for i, c := range cfg.Collections {
+		all[i] = store.Collection{Name: c.Name}
+	}
+	return all
 }

@@ -1,0 +1,101 @@
+package store
+
+import (
+	"strings"
+
+	"keyrange/store/sqldb"
+)
+
+// ownColumns are the columns that every range table has, in the order in which every statement lists them.
+const ownColumns = "id, biz_key, state, version, token, created_at, updated_at, expires_at, group_key, document"
+
+// ownColumnCount is how many they are.
+const ownColumnCount = 10
+
+// column is a column that a collection has besides.
+type column struct {
+	name string
+	// mysql and sqlite are its definition after the name, which must let it be NULL.
+	mysql, sqlite string
+}
+
+// shape is what the range tables of a collection have besides what all have. Names of columns come from config, which
+// keeps them to letters, digits and underscores.
+type shape struct {
+	columns []column
+	// grouped tables find the rows of a group by an index.
+	grouped bool
+	// names lists all columns, places a placeholder for each, and sets an assignment for each of columns, with a comma
+	// before it.
+	names, places, sets string
+}
+
+// newShape makes the texts of a shape.
+func newShape(grouped bool, columns ...column) *shape {
+	s := &shape{columns: columns, grouped: grouped, names: ownColumns, places: "(?" + strings.Repeat(",?", ownColumnCount+len(columns)-1) + ")"}
+	for _, c := range columns {
+		s.names += ", `" + c.name + "`"
+		s.sets += ", `" + c.name + "` = ?"
+	}
+	return s
+}
+
+// width is how many columns there are.
+func (s *shape) width() int { return ownColumnCount + len(s.columns) }
+
+// schema is the shapes of the collections, by name.
+type schema map[string]*shape
+
+// plain is the shape of a collection of which nothing is declared.
+var plain = newShape(false)
+
+// of returns the shape of a range table.
+func (s schema) of(table string) *shape {
+	if i := strings.LastIndex(table, "_r"); i > 0 {
+		if found := s[table[:i]]; found != nil {
+			return found
+		}
+	}
+	return plain
+}
+
+// definitions are the declared columns and the index of a new table, each with a comma before it.
+func (s *shape) definitions(engine sqldb.Engine) string {
+	var text strings.Builder
+	for _, c := range s.columns {
+		definition := c.mysql
+		if engine == sqldb.SQLite {
+			definition = c.sqlite
+		}
+		text.WriteString(",\n\t`" + c.name + "` " + definition)
+	}
+	return text.String()
+}
+
+// arguments are the cells of a row for a statement; of a fence, which has none, all NULL.
+func (s *shape) arguments(cells []any) []any {
+	if cells == nil {
+		return make([]any, len(s.columns))
+	}
+	return cells
+}
+
+// destinations adds to the destinations of the own columns those of the cells of a row.
+func (s *shape) destinations(own []any, r *row) []any {
+	if len(s.columns) == 0 {
+		return own
+	}
+	r.cells = make([]any, len(s.columns))
+	for i := range r.cells {
+		own = append(own, &r.cells[i])
+	}
+	return own
+}
+
+// groupArgument is a group as an argument; NULL for none.
+func groupArgument(group string) any {
+	if group == "" {
+		return nil
+	}
+	return []byte(group)
+}
