@@ -45,7 +45,7 @@ func TestAnswers(t *testing.T) {
 		{"delete_absent", "DELETE", "/v1/orders/o%221", "", nil},
 		{"no_collection", "GET", "/v1/nothing/a", "", nil},
 		{"no_route", "GET", "/v2/records", "", nil},
-		{"no_method", "PATCH", "/v1/records/a", "{}", nil},
+		{"no_method", "POST", "/v1/records/a", "{}", nil},
 	} {
 		golden(t, c.name, transcript(r.do(c.method, c.target, c.body, c.headers...)))
 	}
@@ -286,8 +286,14 @@ func TestConditions(t *testing.T) {
 	r.expect(204, "", "DELETE", "/v1/records/a", "", `If-Match: "1-4"`)
 }
 
-// TestHeadLikeGet: the headers of GET, no body.
+// TestHeadLikeGet: the headers of GET, no body, also where GET would be compressed.
 func TestHeadLikeGet(t *testing.T) {
+	for _, coding := range []string{"identity", "gzip"} {
+		t.Run(coding, func(t *testing.T) { headLikeGet(t, coding) })
+	}
+}
+
+func headLikeGet(t *testing.T, coding string) {
 	r := newRig(t)
 	r.expect(201, "", "PUT", "/v1/records/a", `{"v":"`+strings.Repeat("x", 5000)+`"}`)
 	server := r.listen()
@@ -295,6 +301,7 @@ func TestHeadLikeGet(t *testing.T) {
 	var headers [2]http.Header
 	for i, method := range []string{"GET", "HEAD"} {
 		request, _ := http.NewRequestWithContext(t.Context(), method, server.URL+"/v1/records/a", nil)
+		request.Header.Set("Accept-Encoding", coding)
 		response, err := server.Client().Do(request)
 		if err != nil {
 			t.Fatal(err)
@@ -314,7 +321,8 @@ func TestHeadLikeGet(t *testing.T) {
 			t.Errorf("%s: %q with GET, %q with HEAD", name, headers[0].Get(name), headers[1].Get(name))
 		}
 	}
-	if headers[1].Get("Content-Length") == "" || len(headers[0]) != len(headers[1]) {
+	compressed := headers[1].Get("Content-Encoding") == "gzip"
+	if compressed != (coding == "gzip") || compressed == (headers[1].Get("Content-Length") != "") || len(headers[0]) != len(headers[1]) {
 		t.Errorf("headers of HEAD: %v", headers[1])
 	}
 }

@@ -95,6 +95,7 @@ type Server struct {
 	// description is the answer of /openapi.json and /docs.
 	description func() (description, error)
 	public      *echo.Echo
+	compressed  http.Handler // public, for clients that take gzip
 	admin       *echo.Echo
 }
 
@@ -120,6 +121,7 @@ func New(records Records, options Options) *Server {
 		s.collections[c.Name] = &collection{Collection: c, opening: documentOpening(c.KeyMember)}
 	}
 	s.public = s.listener(s.publicRoutes())
+	s.compressed = compressing(s.public)
 	s.admin = s.listener(s.adminRoutes())
 	return s
 }
@@ -129,7 +131,7 @@ func New(records Records, options Options) *Server {
 func (s *Server) SetLimits(limits Limits) { s.limits.Store(&limits) }
 
 // Public is the handler of the listener that clients use.
-func (s *Server) Public() http.Handler { return s.public }
+func (s *Server) Public() http.Handler { return s.compressed }
 
 // Admin is the handler of the operators' listener.
 func (s *Server) Admin() http.Handler { return s.admin }
