@@ -28,7 +28,8 @@ func (d *Document) Problems() (all []Problem) {
 
 // expand writes out what the source says once:
 //   - the codes of errors become the values of ProblemCode;
-//   - x-problems of an operation, a list of codes and of +groups of codes, becomes a response for each of their statuses;
+//   - x-problems of an operation, a list of codes and of +groups of codes, becomes a response for each of their statuses,
+//     beside the headers that the operation may give one of them;
 //   - every operation takes X-Request-Id, and every response has it.
 func (d *Document) expand() error {
 	problems := d.Problems()
@@ -95,10 +96,16 @@ func addProblems(responses *yaml.Node, problems []Problem, codes []string) error
 	}
 	for status, some := range byStatus {
 		name := strconv.Itoa(status)
-		if at(responses, name) != nil {
-			return fmt.Errorf("x-problems: status %s has a response already", name)
+		described := problemResponse(status, some)
+		if there := at(responses, name); there != nil {
+			if at(there, "description") != nil {
+				return fmt.Errorf("x-problems: status %s has a response already", name)
+			}
+			if err := merge(described, there, name); err != nil {
+				return err
+			}
 		}
-		set(responses, name, problemResponse(status, some))
+		set(responses, name, described)
 	}
 	var names []string
 	byName := map[string]*yaml.Node{}

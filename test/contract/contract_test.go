@@ -71,7 +71,9 @@ func TestCheck(t *testing.T) {
 		"elsewhere":          {"GET", "/elsewhere", 404, headers(problemType, id, noStore), notFound, ""},
 		"served elsewhere":   {"GET", "/elsewhere", 200, headers(jsonType), "{}", "no such operation"},
 		"method":             {"TRACE", "/healthz", 405, headers(problemType, id, noStore, "Allow: GET"), strings.ReplaceAll(absent, "record_not_found", "method_not_allowed"), ""},
-		"options":            {"OPTIONS", "/healthz", 204, headers("Allow: GET"), "", ""},
+		"minimal":            {"PUT", "/v1/records/a", 201, without(without(read("Location: /v1/records/a", "Preference-Applied: return=minimal"), "Content-Type"), "Cache-Control"), "", ""},
+		"no body":            {"PUT", "/v1/records/a", 201, without(without(read("Location: /v1/records/a"), "Content-Type"), "Cache-Control"), "", "no media type"},
+		"no HTTP":            {"PUT", "/v1/records/a%2", 400, headers("Content-Type: text/plain; charset=utf-8"), "400 Bad Request", ""},
 	} {
 		err := Default().Check(Response{Method: c.method, Path: c.path, Status: c.status, Header: c.header, Body: []byte(c.body)})
 		switch {
