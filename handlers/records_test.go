@@ -41,6 +41,17 @@ func TestAnswers(t *testing.T) {
 		{"put_stale", "PUT", "/v1/orders/o%221", `{}`, []string{`If-Match: "5-1"`}},
 		{"put_exists", "PUT", "/v1/orders/o%221", `{}`, []string{"If-None-Match: *"}},
 		{"put_mismatch", "PUT", "/v1/orders/o1", `{"order no":"o2"}`, nil},
+		{"patch", "PATCH", "/v1/orders/o%221", `{"note":"x", "qty":null}`, []string{"Content-Type: application/merge-patch+json"}},
+		{"patch_minimal", "PATCH", "/v1/orders/o%221", `{"note":null}`, []string{"Prefer: return=minimal"}},
+		{"patch_absent", "PATCH", "/v1/orders/no", `{"note":"x"}`, nil},
+		{"patch_mismatch", "PATCH", "/v1/orders/o%221", `{"order no":null}`, nil},
+		{"patch_media", "PATCH", "/v1/orders/o%221", `[]`, []string{"Content-Type: application/json-patch+json"}},
+		{"many", "GET", "/v1/orders?key=o%221&key=no&key=o%221", "", nil},
+		{"bulk_put", "POST", "/v1/orders?op=put", `[{"order no":"o\"1","n":1},{"order no":"o2"},{"n":1}]`, nil},
+		{"bulk_get", "POST", "/v1/orders?op=get", `["o2","no"]`, nil},
+		{"bulk_delete", "POST", "/v1/orders?op=delete", `["o2","o2",{"key":"o\"1","etag":"\"1-1\""}]`, nil},
+		{"bad_parameter", "POST", "/v1/orders?upsert=true", `[]`, nil},
+		{"bad_accept", "GET", "/v1/orders/o%221", "", []string{"Accept: text/html"}},
 		{"delete", "DELETE", "/v1/orders/o%221", "", nil},
 		{"delete_absent", "DELETE", "/v1/orders/o%221", "", nil},
 		{"no_collection", "GET", "/v1/nothing/a", "", nil},
@@ -312,6 +323,9 @@ func headLikeGet(t *testing.T, coding string) {
 			t.Errorf("HEAD has a body of %d bytes", len(body))
 		}
 		headers[i] = response.Header
+		if coding == "gzip" && method == "GET" {
+			headers[i].Del("Content-Length") // net/http may know it at the end
+		}
 		for _, volatile := range []string{"Date", "X-Request-Id"} {
 			headers[i].Del(volatile)
 		}
