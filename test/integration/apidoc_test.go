@@ -35,8 +35,16 @@ var documentedCalls = []apidoc.Example{
 	{Title: "Create a record under a key that is taken", Method: "POST", Path: "/v1/records", Body: `{"key": "order-7f3a"}`},
 	{Title: "Create a record in a request that can be sent again", Method: "POST", Path: "/v1/records", Headers: []string{"Idempotency-Key: 8e03978e-40d5"}, Body: `{"key": "order-9c1e", "total": 5}`},
 	{Title: "Send it again", Method: "POST", Path: "/v1/records", Headers: []string{"Idempotency-Key: 8e03978e-40d5"}, Body: `{"key": "order-9c1e", "total": 5}`},
+	{Title: "Change a member of a record", Method: "PATCH", Path: "/v1/records/order-9c1e", Headers: []string{"Content-Type: application/merge-patch+json"}, Body: `{"paid": true}`},
+	{Title: "Change it without having it sent back", Method: "PATCH", Path: "/v1/records/order-9c1e", Headers: []string{"Prefer: return=minimal"}, Body: `{"paid": null}`},
+	{Title: "Read several records", Method: "GET", Path: "/v1/records?key=order-9c1e&key=a%2Fb&key=order-0000"},
+	{Title: "Look whether several records can be read", Method: "HEAD", Path: "/v1/records?key=order-9c1e"},
+	{Title: "Read many records", Method: "POST", Path: "/v1/records?op=get", Body: `["order-9c1e", "order-0000"]`},
+	{Title: "A parameter that there is not", Method: "GET", Path: "/v1/records/order-9c1e?verbose=1"},
 	{Title: "Create many records", Method: "POST", Path: "/v1/records", Body: `[{"key": "x1"}, {"key": "order-7f3a"}, 7]`},
 	{Title: "Create a stream of records", Method: "POST", Path: "/v1/records", Headers: []string{"Content-Type: application/x-ndjson"}, Body: "{\"key\": \"x2\"}\n{\"key\": \"x3\"}\n"},
+	{Title: "Create or replace many records", Method: "POST", Path: "/v1/records?op=put", Body: `[{"key": "x1", "n": 1}, {"key": "x4"}]`},
+	{Title: "Delete many records", Method: "POST", Path: "/v1/records?op=delete", Body: `["x1", "x2", {"key": "a/b", "etag": "\"2-1\""}]`},
 	{Title: "Delete a record, in the version that you know", Method: "DELETE", Path: "/v1/records/order-7f3a", Headers: []string{`If-Match: "1-2"`}},
 	{Title: "There is no record", Method: "GET", Path: "/v1/records/order-7f3a"},
 	{Title: "There is no collection", Method: "GET", Path: "/v1/nothing/order-7f3a"},
@@ -53,7 +61,7 @@ const (
 )
 
 // unshownHeaders are headers of an answer that say nothing about the API.
-var unshownHeaders = []string{"Date", "Content-Length", "Transfer-Encoding", "Connection"}
+var unshownHeaders = []string{"Date", "Content-Length", "Transfer-Encoding", "Connection", "Vary"}
 
 // masks replace what differs each time. Bodies keep their types.
 var masks = []struct {
