@@ -20,11 +20,11 @@ const mediaMergePatch = "application/merge-patch+json"
 // headerAcceptPatch lists the media types that PATCH takes.
 const headerAcceptPatch = "Accept-Patch"
 
-// Bounds of the tries of one patch: when another write came between its read and its write, it starts over, after a pause
-// of up to patchPause times the number of tries, at random, so that rivals do not stay in step.
+// Bounds of the tries of one patch: when another write came between its read and its write, it starts over, after a random
+// pause below patchPause, so that rivals do not stay in step. The pause does not grow: newcomers would always win then.
 const (
-	patchTries = 20
-	patchPause = time.Millisecond
+	patchTries = 50
+	patchPause = 4 * time.Millisecond
 )
 
 // patch merges the body into a record that exists. The write demands the version that was read, so that no other write is
@@ -38,7 +38,7 @@ func (s *Server) patch(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	for try := range patchTries {
+	for range patchTries {
 		rec, err := s.applyPatch(ctx, x, p, cond)
 		if !errors.Is(err, errLostRace) {
 			if err != nil {
@@ -47,7 +47,7 @@ func (s *Server) patch(ctx context.Context, x *exchange) error {
 			return x.sendWritten(http.StatusOK, rec)
 		}
 		select {
-		case <-time.After(rand.N(patchPause * time.Duration(try+1))):
+		case <-time.After(rand.N(patchPause)):
 		case <-ctx.Done():
 			return fmt.Errorf("patch: %w: %w", store.ErrBusy, ctx.Err())
 		}

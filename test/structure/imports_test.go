@@ -31,6 +31,7 @@ var owners = map[string][]string{
 	"github.com/spf13/cobra":         {"cmd/gateway"},
 	"github.com/fsnotify/fsnotify":   {"cmd/gateway"},
 	"github.com/labstack/echo/v4":    {"handlers"},
+	"github.com/klauspost/compress":  {"handlers"},
 	"go.mongodb.org/mongo-driver/v2": {"index"},
 	"github.com/go-sql-driver/mysql": {"store/sqldb"},
 	"modernc.org/sqlite":             {"store/sqldb"},
