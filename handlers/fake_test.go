@@ -256,7 +256,7 @@ func (r *rig) serve(request *http.Request) *httptest.ResponseRecorder {
 	if !r.astray {
 		if err := contract.Default().Check(contract.Response{
 			Method: request.Method, Path: request.URL.EscapedPath(),
-			Status: answer.Code, Header: answer.Header(), Body: answer.Body.Bytes(),
+			Status: answer.Code, Header: answer.Result().Header, Body: answer.Body.Bytes(),
 		}); err != nil {
 			r.t.Error(err)
 		}

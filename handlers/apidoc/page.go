@@ -21,7 +21,7 @@ var pageHTML string
 var pageCSS string
 
 // pageTemplate draws a pageView.
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"prose": prose, "lower": strings.ToLower}).Parse(pageHTML))
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{"prose": prose, "lower": strings.ToLower, "named": named}).Parse(pageHTML))
 
 // pageView is what the page shows.
 type pageView struct {
@@ -171,6 +171,11 @@ func (d *Document) viewOperation(op operation) (v operationView, err error) {
 	return v, nil
 }
 
+// named tells whether a type is a schema that the page has a section for.
+func named(kind string) bool {
+	return kind != "" && 'A' <= kind[0] && kind[0] <= 'Z' && !strings.Contains(kind, " ")
+}
+
 // viewContent lists the media types of a body.
 func viewContent(content *yaml.Node) (all []mediaView) {
 	for media, typed := range members(content) {
@@ -192,12 +197,14 @@ func typeOf(schema *yaml.Node) string {
 	if enum := at(schema, "enum"); enum != nil && len(enum.Content) <= 5 {
 		return "`" + strings.Join(valuesOf(enum), "`, `") + "`"
 	}
-	if either := at(schema, "oneOf"); either != nil {
-		var names []string
-		for _, one := range either.Content {
-			names = append(names, typeOf(one))
+	for _, choice := range []string{"oneOf", "anyOf"} {
+		if either := at(schema, choice); either != nil {
+			var names []string
+			for _, one := range either.Content {
+				names = append(names, typeOf(one))
+			}
+			return strings.Join(names, " or ")
 		}
-		return strings.Join(names, " or ")
 	}
 	if textAt(schema, "type") == "array" {
 		return "array of " + typeOf(at(schema, "items"))

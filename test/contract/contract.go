@@ -115,7 +115,7 @@ func closeObjects(node any) {
 }
 
 // unlisted are the headers that belong to HTTP rather than to the API.
-var unlisted = []string{"Content-Type", "Content-Length", "Content-Encoding", "Vary", "Transfer-Encoding", "Date", "Connection"}
+var unlisted = []string{"Content-Type", "Content-Length", "Content-Encoding", "Vary", "Transfer-Encoding", "Trailer", "Date", "Connection"}
 
 // Response is what was answered to a request, as far as the contract is about it.
 type Response struct {
