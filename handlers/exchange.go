@@ -53,7 +53,11 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		if err != nil && !x.Response().Committed {
 			err = errors.Join(err, x.fail(err))
 		}
-		s.log(x, time.Since(started), err)
+		took := time.Since(started)
+		s.log(x, took, err)
+		if s.options.Observe != nil {
+			s.options.Observe(x.served(took, err))
+		}
 		if abort {
 			// The client has read half an answer; only a broken connection tells it so.
 			panic(http.ErrAbortHandler)

@@ -69,6 +69,8 @@ type Options struct {
 	// Reload puts the config file in force for POST /admin/reload on the operators' listener; nil answers 404. It ends
 	// with its context, at the latest within a bound of its own.
 	Reload func(ctx context.Context) (Reloaded, error)
+	// Observe is told of each request when it is answered; nil when nobody wants to know.
+	Observe func(Served)
 	// Logger gets one line per request; nil discards them.
 	Logger *slog.Logger
 }

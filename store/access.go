@@ -65,6 +65,7 @@ func (s *Store) Put(ctx context.Context, collection, key string, content Content
 	}
 	b, cancel := newBudget(ctx)
 	defer cancel()
+	defer func() { s.metrics.countUnknown(opPut, err) }()
 	for range writeTries {
 		rec, err = s.replace(b, collection, key, content, cond)
 		if errors.Is(err, ErrNotFound) {
@@ -167,12 +168,13 @@ func (s *Store) resolveUpdate(b budget, collection string, change rowChange, cau
 
 // Delete removes the record of a key: its row first, then its entry. Once the row is gone the record is, so an entry that
 // cannot be removed only dangles. After ErrUnknown the record may be gone; after every other error it was left alone.
-func (s *Store) Delete(ctx context.Context, collection, key string, cond Condition) error {
+func (s *Store) Delete(ctx context.Context, collection, key string, cond Condition) (err error) {
 	if err := s.checkRead(collection, key); err != nil {
 		return err
 	}
 	b, cancel := newBudget(ctx)
 	defer cancel()
+	defer func() { s.metrics.countUnknown(opDelete, err) }()
 	for range writeTries {
 		err := s.remove(b, collection, key, cond)
 		if errors.Is(err, ErrNotFound) && cond.demanded() {

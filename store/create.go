@@ -40,6 +40,7 @@ func (s *Store) CreateOnce(ctx context.Context, collection, key string, content 
 	b, cancel := newBudget(ctx)
 	defer cancel()
 	rec, err = s.create(b, p, key, content, once)
+	s.metrics.countUnknown(opCreate, err)
 	var earlier *replayedError
 	if errors.As(err, &earlier) {
 		return earlier.record, true, nil
@@ -163,6 +164,7 @@ func (c *creation) takeOver(holder, id int64) error {
 	swapped, err := s.index.Replace(c.budget, c.ids.collection, c.key, holder, id)
 	switch {
 	case swapped:
+		s.metrics.takeOvers.Inc()
 		return nil
 	case err == nil || errors.Is(err, index.ErrUnavailable):
 		c.ids.reuse(id)
@@ -203,6 +205,7 @@ func (c *creation) fence(id int64) (*row, error) {
 	err := c.store.insertRow(c.budget, c.ids.collection, f)
 	switch {
 	case err == nil:
+		c.store.metrics.fences.WithLabelValues(fenceTakeOver).Inc()
 		return &f, nil
 	case errors.Is(err, sqldb.ErrDuplicate):
 		r, err := c.store.readRow(c.budget, c.ids.collection, id)
@@ -287,6 +290,7 @@ func (c *creation) resolve(mine *row) (Record, error) {
 	unknown := fmt.Errorf("insert row %d: %w", mine.id, ErrUnknown)
 	switch {
 	case err == nil:
+		c.store.metrics.fences.WithLabelValues(fenceUnanswered).Inc()
 		c.store.removeEntry(ctx, c.ids.collection, c.key, mine.id)
 		return Record{}, unknown // it may have lived and been deleted before the fence
 	case errors.Is(err, sqldb.ErrDuplicate):

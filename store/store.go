@@ -96,7 +96,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.gauge.surveyor, s.gauge.states = newSurveyor(names, s.issuers, cfg.Now, cfg.AlarmLevels), map[string]string{}
 	if cfg.Metrics != nil {
-		cfg.Metrics.MustRegister(levelsCollector{&s.gauge.latest})
+		cfg.Metrics.MustRegister(levelsCollector{&s.gauge.latest}, segmentsCollector{s})
 	}
 	s.topology.Store(s.newTopology(cfg.Fleet, nil))
 	for _, collection := range names {

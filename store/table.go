@@ -28,7 +28,7 @@ func newTable(s *Store, on *node, name string) *table {
 	// Looked up on each call, not kept, so that tests can put faults in between.
 	rows := func() rows { return on.rows }
 	t.inserts = lane[row, struct{}]{
-		size: s.metrics.batchSize.WithLabelValues(laneRowInsert),
+		seen: s.metrics.lanes[laneRowInsert],
 		run: func(ctx context.Context, batch []row) []answer[struct{}] {
 			return answersOf(rows().insert(ctx, name, batch))
 		},
@@ -36,13 +36,13 @@ func newTable(s *Store, on *node, name string) *table {
 		unsent: sqldb.ErrUnavailable, unknown: sqldb.ErrUnknown,
 	}
 	t.reads = lane[int64, *row]{
-		size:  s.metrics.batchSize.WithLabelValues(laneRowRead),
+		seen:  s.metrics.lanes[laneRowRead],
 		run:   func(ctx context.Context, ids []int64) []answer[*row] { return readBatch(ctx, rows(), name, ids) },
 		limit: maxReads, parallel: 2,
 		unsent: sqldb.ErrUnavailable, unknown: sqldb.ErrUnavailable, // a read changes nothing
 	}
 	t.changes = lane[rowChange, changed]{
-		size:  s.metrics.batchSize.WithLabelValues(laneRowChange),
+		seen:  s.metrics.lanes[laneRowChange],
 		run:   func(ctx context.Context, batch []rowChange) []answer[changed] { return rows().change(ctx, name, batch) },
 		limit: maxChanges, weight: func(c rowChange) int { return len(c.Document) }, parallel: 1,
 		unsent: sqldb.ErrUnavailable, unknown: sqldb.ErrUnknown,
@@ -77,21 +77,21 @@ type entries struct {
 func newEntries(s *Store, collection string) *entries {
 	e := &entries{}
 	e.inserts = lane[index.Entry, struct{}]{
-		size: s.metrics.batchSize.WithLabelValues(laneEntryInsert),
+		seen: s.metrics.lanes[laneEntryInsert],
 		run: func(ctx context.Context, batch []index.Entry) []answer[struct{}] {
 			return answersOf(s.index.Insert(ctx, collection, batch))
 		},
 		limit: maxInserts, parallel: 1, unsent: index.ErrUnavailable, unknown: index.ErrUnknown,
 	}
 	e.finds = lane[string, int64]{
-		size: s.metrics.batchSize.WithLabelValues(laneEntryFind),
+		seen: s.metrics.lanes[laneEntryFind],
 		run: func(ctx context.Context, keys []string) []answer[int64] {
 			return findBatch(ctx, s.index, collection, keys)
 		},
 		limit: maxReads, parallel: 1, unsent: index.ErrUnavailable, unknown: index.ErrUnavailable,
 	}
 	e.removals = lane[index.Entry, struct{}]{
-		size: s.metrics.batchSize.WithLabelValues(laneEntryRemove),
+		seen: s.metrics.lanes[laneEntryRemove],
 		run: func(ctx context.Context, batch []index.Entry) []answer[struct{}] {
 			return answersOf(repeat(s.index.Remove(ctx, collection, batch), len(batch)))
 		},

@@ -87,6 +87,7 @@ func handlerOptions(cfg *Config, p *parts, logger *slog.Logger) handlers.Options
 		Limits:  limitsOf(cfg),
 		NewKey:  p.identity.NewKey,
 		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
+		Observe: observeRequests(p.metrics),
 		Logger:  logger,
 	}
 	for _, c := range cfg.Collections {
