@@ -27,7 +27,9 @@ func TestOpenAPI(t *testing.T) {
 		var document struct {
 			OpenAPI    string
 			Components struct {
-				Parameters struct{ Collection struct{ Schema struct{ Enum []string } } }
+				Parameters struct {
+					Collection struct{ Schema struct{ Enum []string } }
+				}
 			}
 		}
 		if err := json.Unmarshal(out.Bytes(), &document); err != nil {

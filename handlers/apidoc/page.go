@@ -91,7 +91,7 @@ func (d *Document) Page() (page []byte, policy string, err error) {
 func (d *Document) view() (v pageView, err error) {
 	info := at(d.root, "info")
 	v = pageView{
-		Style: template.CSS(pageCSS), //nolint:gosec // it is the package's own file
+		Style: template.CSS(pageCSS),
 		Title: textAt(info, "title"), Summary: textAt(info, "summary"), Version: textAt(d.root, "openapi"),
 		Description: textAt(info, "description"), Problems: d.Problems(),
 	}
@@ -243,7 +243,7 @@ func prose(source string) template.HTML {
 		text = pairs(text, "**", "<strong>", "</strong>")
 		b.WriteString("<p>" + text + "</p>")
 	}
-	return template.HTML(b.String()) //nolint:gosec // everything in it was escaped above
+	return template.HTML(b.String()) // everything in it was escaped above
 }
 
 // pairs puts tags in the place of marks that come in pairs. A last mark without its partner stays.
