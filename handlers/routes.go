@@ -28,7 +28,7 @@ const (
 // document, unless the response has begun.
 type handler func(ctx context.Context, x *exchange) error
 
-// route is one line of the route table.
+// route is one line of the route table. A GET is a HEAD as well.
 type route struct {
 	method, pattern string
 	handle          handler
@@ -39,9 +39,7 @@ func (s *Server) publicRoutes() []route {
 	return append(s.healthRoutes(), []route{
 		{http.MethodPost, patternCollection, s.gated(s.onCollection(s.post, parameterOp))},
 		{http.MethodGet, patternCollection, s.gated(s.onCollection(s.getCollection, collectionParameters...))},
-		{http.MethodHead, patternCollection, s.gated(s.onCollection(s.getCollection, collectionParameters...))},
 		{http.MethodGet, patternRecord, s.gated(s.onRecord(s.get))},
-		{http.MethodHead, patternRecord, s.gated(s.onRecord(s.get))},
 		{http.MethodPut, patternRecord, s.gated(s.onRecord(s.put))},
 		{http.MethodPatch, patternRecord, s.gated(s.onRecord(s.patch))},
 		{http.MethodDelete, patternRecord, s.gated(s.onRecord(s.delete))},
@@ -93,15 +91,13 @@ func (s *Server) metrics(_ context.Context, x *exchange) error {
 func (s *Server) healthRoutes() []route {
 	return []route{
 		{http.MethodGet, patternHealthz, s.healthz},
-		{http.MethodHead, patternHealthz, s.healthz},
 		{http.MethodGet, patternReadyz, s.readyz},
-		{http.MethodHead, patternReadyz, s.readyz},
 	}
 }
 
 // serve runs a route under the request timeout.
 func (s *Server) serve(r route) echo.HandlerFunc {
-	read := r.method == http.MethodGet || r.method == http.MethodHead
+	read := r.method == http.MethodGet
 	return func(c echo.Context) error {
 		x := c.(*exchange)
 		x.route = r.pattern

@@ -148,6 +148,9 @@ func (s *Server) listener(routes []route) *echo.Echo {
 	e.Use(s.observe)
 	for _, r := range routes {
 		e.Add(r.method, r.pattern, s.serve(r))
+		if r.method == http.MethodGet {
+			e.Add(http.MethodHead, r.pattern, s.serve(r))
+		}
 	}
 	return e
 }
