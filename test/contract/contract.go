@@ -41,7 +41,23 @@ type operation struct {
 type response struct {
 	Headers map[string]json.RawMessage `json:"headers"`
 	Content map[string]json.RawMessage `json:"content"`
+	// at points at the response, headers says of each header by its canonical name what there is to know.
+	at      string
+	headers map[string]header
 }
+
+// header is a header of a response.
+type header struct {
+	// schema points at its schema.
+	schema   string
+	required bool
+}
+
+// Names in JSON pointers, and back.
+var (
+	escapes   = strings.NewReplacer("~", "~0", "/", "~1")
+	unescapes = strings.NewReplacer("~1", "/", "~0", "~")
+)
 
 // documentURL names the document for the compiler of schemas.
 const documentURL = "openapi.json"
@@ -92,8 +108,26 @@ func New(document []byte) (*Contract, error) {
 	}
 	closeObjects(root)
 	c.root, _ = root.(map[string]any)
+	c.describeHeaders()
 	c.compiler.DefaultDraft(jsonschema.Draft2020)
 	return c, c.compiler.AddResource(documentURL, root)
+}
+
+// describeHeaders finds what there is to know of the headers of all responses.
+func (c *Contract) describeHeaders() {
+	for path, item := range c.paths {
+		for method, op := range item {
+			for status, r := range op.Responses {
+				r.at = "#/paths/" + escape(path) + "/" + method + "/responses/" + status
+				r.headers = map[string]header{}
+				for name, raw := range r.Headers {
+					part, pointer := c.resolve(raw, r.at+"/headers/"+escape(name))
+					r.headers[http.CanonicalHeaderKey(name)] = header{pointer + "/schema", part["required"] == true}
+				}
+				op.Responses[status] = r
+			}
+		}
+	}
 }
 
 // closeObjects refuses the members that an object schema does not list, where it leaves them open by saying nothing.
@@ -171,8 +205,7 @@ func (c *Contract) check(r Response) error {
 	if !ok {
 		return fmt.Errorf("the status is not described: %.200s", r.Body)
 	}
-	at := "#/paths/" + escape(template) + "/" + strings.ToLower(r.Method) + "/responses/" + status
-	return errors.Join(c.checkHeaders(r, described, at), c.checkBody(r, described, at))
+	return errors.Join(c.checkHeaders(r, described), c.checkBody(r, described))
 }
 
 // checkElsewhere checks the answer to a request that is no operation.
@@ -190,32 +223,25 @@ func (c *Contract) checkElsewhere(r Response, status int, code string) error {
 }
 
 // checkHeaders wants every header of the response described, and every one that is required.
-func (c *Contract) checkHeaders(r Response, described response, at string) error {
+func (c *Contract) checkHeaders(r Response, described response) error {
 	var errs []error
 	for name, values := range r.Header {
-		if slices.Contains(unlisted, http.CanonicalHeaderKey(name)) {
+		if slices.Contains(unlisted, name) {
 			continue
 		}
-		known := false
-		for listed := range described.Headers {
-			if !strings.EqualFold(listed, name) {
-				continue
-			}
-			known = true
-			_, pointer := c.resolve(described.Headers[listed], at+"/headers/"+escape(listed))
-			for _, value := range values {
-				if err := c.validate(pointer+"/schema", value); err != nil {
-					errs = append(errs, fmt.Errorf("header %s: %w", name, err))
-				}
-			}
-		}
-		if !known {
+		listed, ok := described.headers[name]
+		if !ok {
 			errs = append(errs, fmt.Errorf("the header %s is not described", name))
+			continue
+		}
+		for _, value := range values {
+			if err := c.validate(listed.schema, value); err != nil {
+				errs = append(errs, fmt.Errorf("header %s: %w", name, err))
+			}
 		}
 	}
-	for name, raw := range described.Headers {
-		header, _ := c.resolve(raw, "")
-		if header["required"] == true && r.Header.Get(name) == "" {
+	for name, listed := range described.headers {
+		if listed.required && r.Header.Get(name) == "" {
 			errs = append(errs, fmt.Errorf("there is no header %s", name))
 		}
 	}
@@ -234,14 +260,14 @@ func (c *Contract) resolve(raw json.RawMessage, at string) (part map[string]any,
 	var node any = c.root
 	for _, name := range strings.Split(strings.TrimPrefix(reference, "#/"), "/") {
 		members, _ := node.(map[string]any)
-		node = members[strings.NewReplacer("~1", "/", "~0", "~").Replace(name)]
+		node = members[unescapes.Replace(name)]
 	}
 	part, _ = node.(map[string]any)
 	return part, reference
 }
 
 // checkBody wants the body to be of a media type that is described, and to fit its schema.
-func (c *Contract) checkBody(r Response, described response, at string) error {
+func (c *Contract) checkBody(r Response, described response) error {
 	declared := r.Header.Get("Content-Type")
 	if len(described.Content) == 0 {
 		if declared != "" || len(r.Body) > 0 {
@@ -259,7 +285,7 @@ func (c *Contract) checkBody(r Response, described response, at string) error {
 	if _, ok := described.Content[media]; !ok {
 		return fmt.Errorf("the media type %s is not described", media)
 	}
-	at += "/content/" + escape(media) + "/schema"
+	at := described.at + "/content/" + escape(media) + "/schema"
 	switch {
 	case r.Method == http.MethodHead:
 		if len(r.Body) > 0 {
@@ -315,5 +341,5 @@ func (c *Contract) compile(pointer string) (*jsonschema.Schema, error) {
 
 // escape writes a name as a part of a JSON pointer in the fragment of a URL.
 func escape(name string) string {
-	return url.PathEscape(strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
+	return url.PathEscape(escapes.Replace(name))
 }

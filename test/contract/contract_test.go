@@ -56,7 +56,7 @@ func TestCheck(t *testing.T) {
 		"status":             {"GET", "/v1/records/a", 202, read(), `{}`, "the status is not described"},
 		"media type":         {"GET", "/v1/records/a", 200, headers("Content-Type: text/plain"), `{}`, "text/plain is not described"},
 		"unknown header":     {"GET", "/v1/records/a", 200, read("X-Powered-By: x"), `{}`, "X-Powered-By is not described"},
-		"absent header":      {"GET", "/v1/records/a", 200, without(read(), "ETag"), `{}`, "there is no header ETag"},
+		"absent header":      {"GET", "/v1/records/a", 200, without(read(), "ETag"), `{}`, "there is no header Etag"},
 		"malformed header":   {"GET", "/v1/records/a", 200, without(read("Etag: 1-1"), "nothing"), `{}`, "header Etag"},
 		"problem":            {"GET", "/v1/records/a", 404, headers(problemType, id, noStore), absent, ""},
 		"problem's member":   {"GET", "/v1/records/a", 404, headers(problemType, id, noStore), strings.Replace(absent, "{", `{"more":1,`, 1), "'more' not allowed"},
