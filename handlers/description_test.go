@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,9 @@ func TestDocumentHasRoutes(t *testing.T) {
 	for _, route := range r.publicRoutes() {
 		path := strings.NewReplacer(":collection", "{collection}", "*", "{key}").Replace(route.pattern)
 		routes[route.method+" "+path] = true
+		if route.method == http.MethodGet {
+			routes[http.MethodHead+" "+path] = true
+		}
 	}
 	d := served(t, r)
 	for path, item := range d.Paths {

@@ -44,9 +44,7 @@ func (s *Server) publicRoutes() []route {
 		{http.MethodPatch, patternRecord, s.gated(s.onRecord(s.patch))},
 		{http.MethodDelete, patternRecord, s.gated(s.onRecord(s.delete))},
 		{http.MethodGet, patternOpenAPI, s.openAPI},
-		{http.MethodHead, patternOpenAPI, s.openAPI},
 		{http.MethodGet, patternDocs, s.docs},
-		{http.MethodHead, patternDocs, s.docs},
 	}...)
 }
 
