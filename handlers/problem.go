@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
+	"keyrange/handlers/access"
 	"keyrange/store"
 )
 
@@ -71,6 +72,10 @@ var statuses = []status{
 	{errQueryTooLong, http.StatusRequestURITooLong, "query_too_long", "Query too long", "The query of the URL is too long.", false},
 	{errNotAcceptable, http.StatusNotAcceptable, "not_acceptable", "Not acceptable", "No media type of the answer fits the Accept header.", false},
 	{errParameter, http.StatusBadRequest, "invalid_parameter", "Invalid query parameter", "A query parameter is unknown or has a value that it does not take.", false},
+	{access.ErrUnauthenticated, http.StatusUnauthorized, "unauthenticated", "Unauthenticated", "The request does not say who it is from.", false},
+	{access.ErrForbidden, http.StatusForbidden, "forbidden", "Forbidden", "The client may not do this.", false},
+	{access.ErrLimited, http.StatusTooManyRequests, "rate_limited", "Rate limited", "The client has too many requests.", false},
+	{access.ErrNoSigningKeys, http.StatusServiceUnavailable, "signing_keys_unavailable", "Signing keys unavailable", "The keys that tokens are checked with cannot be fetched. Nothing was changed; try again.", true},
 	{errOverloaded, http.StatusServiceUnavailable, "overloaded", "Overloaded", "Too many requests are under way. Nothing was changed; try again.", true},
 	{store.ErrInvalid, http.StatusBadRequest, "invalid_key", "Invalid key", "The key breaks a rule.", false},
 	{store.ErrTooLarge, http.StatusRequestEntityTooLarge, "body_too_large", "Body too large", "The document does not fit the smallest node.", false},

@@ -106,15 +106,19 @@ func (s *Server) serve(r route) echo.HandlerFunc {
 	}
 }
 
-// onCollection resolves the collection of a request before next, and reads its query, which may have the parameters that
-// next takes.
+// onCollection resolves the collection of a request before next, checks that its client may do it there, and reads its query,
+// which may have the parameters that next takes.
 func (s *Server) onCollection(next handler, takes ...string) handler {
 	return func(ctx context.Context, x *exchange) error {
 		name, _, err := splitTarget(x.Request().URL.EscapedPath())
 		if err != nil {
 			return err
 		}
-		if x.collection = s.collections[name]; x.collection == nil {
+		x.collection = s.collections[name]
+		if err := s.permitCollection(x, name); err != nil {
+			return err
+		}
+		if x.collection == nil {
 			return errCollection
 		}
 		if err := x.readQuery(takes); err != nil {
@@ -124,17 +128,25 @@ func (s *Server) onCollection(next handler, takes ...string) handler {
 	}
 }
 
-// onRecord resolves the collection and the key of a request before next. Records take no parameters.
+// onRecord resolves the collection and the key of a request before next, and checks that its client may do it there. Records
+// take no parameters.
 func (s *Server) onRecord(next handler) handler {
 	return func(ctx context.Context, x *exchange) error {
 		name, escaped, err := splitTarget(x.Request().URL.EscapedPath())
 		if err != nil {
 			return err
 		}
-		if x.collection = s.collections[name]; x.collection == nil {
+		x.collection = s.collections[name]
+		if err := s.permit(x, name, roleOf(x.Request())); err != nil {
+			return err
+		}
+		if x.collection == nil {
 			return errCollection
 		}
 		if x.key, err = decodeKey(escaped); err != nil {
+			return err
+		}
+		if err := s.permitKey(x, x.key); err != nil {
 			return err
 		}
 		if err := x.readQuery(nil); err != nil {

@@ -126,7 +126,7 @@ func TestSimulationReplays(t *testing.T) {
 
 // TestSimulationCatches breaks the protocol in ways that are known to be wrong: each must show.
 func TestSimulationCatches(t *testing.T) {
-	for _, mutant := range []simMutant{mutantNoFence, mutantBlindResend, mutantIndexFirst, mutantEarlyPurge, mutantUnconfirmed} {
+	for _, mutant := range []simMutant{mutantNoFence, mutantBlindResend, mutantIndexFirst, mutantEarlyPurge, mutantUnconfirmed, mutantClaimed} {
 		t.Run(strings.ReplaceAll(string(mutant), " ", "_"), func(t *testing.T) {
 			played, _, broken := playSeeds(t, mutant, simSeeds, simForever)
 			if broken == 0 {

@@ -26,6 +26,8 @@ const (
 	mutantEarlyPurge simMutant = "early purge"
 	// mutantUnconfirmed believes a negative that the key cache led to.
 	mutantUnconfirmed simMutant = "unconfirmed 404"
+	// mutantClaimed takes a delete that finds nothing when it is sent again for one that came through before.
+	mutantClaimed simMutant = "claimed delete"
 )
 
 // maxSimSteps is far above what a simulation takes; one that gets there does not end (I8).

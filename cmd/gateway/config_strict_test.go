@@ -35,7 +35,7 @@ func TestConfigStrictKeys(t *testing.T) {
 		{name: "far from any", text: "log: {colour: red}", want: []string{"config.yaml:1: log.colour: unknown key; known here: level"}},
 		{name: "in an element", text: "collections:\n- name: a\n  kye: b", want: []string{"config.yaml:3: collections[0].kye: unknown key; did you mean key?"}},
 		{name: "dotted", text: "log.level: info", want: []string{
-			"config.yaml:1: log.level: unknown key; known here: server, admin, log, collections, index, cache, ids, ranges, sweeper, nodes"}},
+			"config.yaml:1: log.level: unknown key; known here: server, admin, auth, log, collections, index, cache, ids, ranges, sweeper, nodes"}},
 		{name: "no space after the colon", text: "log: {level:info}", want: []string{
 			"config.yaml:1: log: a key that is not a plain word; is a space missing after its colon?"}},
 		{name: "list as key", text: "? [a]\n: b", want: []string{"config.yaml:1: a key that is not a plain word; is a space missing after its colon?"}},
@@ -52,7 +52,7 @@ func TestConfigStrictKeys(t *testing.T) {
 			"config.yaml:1: nods: unknown key; did you mean nodes?",
 			`config.yaml:2: log.level: must be debug, info, warn, error (got "loud")`,
 			"config.yaml:3: ranges.size: must be 10 to 1000000000000 (got 5)",
-			`GATEWAY__X: no config key has this name: unknown level "X"; known here: SERVER, ADMIN, LOG, COLLECTIONS, INDEX, CACHE, IDS, RANGES, SWEEPER, NODES`}},
+			`GATEWAY__X: no config key has this name: unknown level "X"; known here: SERVER, ADMIN, AUTH, LOG, COLLECTIONS, INDEX, CACHE, IDS, RANGES, SWEEPER, NODES`}},
 	})
 }
 

@@ -2,6 +2,7 @@ package apidoc
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,10 +131,13 @@ func problemResponse(status int, problems []Problem) *yaml.Node {
 		retry = retry || p.Retry
 	}
 	headers := object("Cache-Control", reference("#/components/headers/NoStore"))
-	if retry {
+	if retry || status == http.StatusTooManyRequests {
 		set(headers, "Retry-After", reference("#/components/headers/RetryAfter"))
 	}
-	if status == 409 || status == 412 {
+	if status == http.StatusUnauthorized {
+		set(headers, "WWW-Authenticate", reference("#/components/headers/WWWAuthenticate"))
+	}
+	if status == http.StatusConflict || status == http.StatusPreconditionFailed {
 		set(headers, "ETag", reference("#/components/headers/ExistingETag"))
 	}
 	schema := reference("#/components/schemas/Problem")
