@@ -20,7 +20,7 @@ func (s *Store) Get(ctx context.Context, collection, key string) (Record, error)
 	if err != nil {
 		return Record{}, err
 	}
-	return r.record(), nil
+	return r.record()
 }
 
 func (s *Store) checkRead(collection, key string) error {
@@ -59,7 +59,7 @@ func (s *Store) lookUp(ctx context.Context, collection, key string) (*row, error
 // checked by the statement that writes. Of a replaced record CreatedAt is not known and stays zero. After ErrUnknown the
 // document may have been stored; after every other error it was not.
 func (s *Store) Put(ctx context.Context, collection, key string, content Content, cond Condition) (rec Record, created bool, err error) {
-	p, err := s.checkWrite(collection, key, content)
+	p, err := s.checkWrite(collection, key, &content)
 	if err != nil {
 		return Record{}, false, err
 	}

@@ -89,6 +89,7 @@ func (s *Store) prepareIndex(ctx context.Context, cluster string) Finding {
 func (s *Store) admitFirst(ctx context.Context) error {
 	fleet := s.fleet()
 	v := fleet.Verify(ctx)
+	s.judgeNodes(ctx, fleet.Nodes, &v)
 	ix := s.askIndex(ctx, v)
 	if err := errors.Join(v.Err(), Verdict{Issuers: []Finding{ix}}.Err()); err != nil {
 		return err
@@ -123,12 +124,13 @@ func (s *Store) admitMore(ctx context.Context) bool {
 		}
 	}
 	v := fleet.Verify(ctx)
+	s.judgeNodes(ctx, fleet.Nodes, &v)
 	if v.Err() == nil {
 		if err := fleet.claim(ctx, &v, s.cluster, s.timestamp()); err != nil {
 			s.log.Warn("databases cannot be claimed", "cause", err.Error())
 		}
-		s.adaptNodes(ctx, fleet.Nodes, &v)
 	}
+	s.adaptNodes(ctx, fleet.Nodes, &v)
 	ix := Finding{}
 	if s.gate.barred() != nil {
 		if ix = s.askIndex(ctx, v); ix.Err == nil {

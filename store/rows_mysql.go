@@ -95,7 +95,7 @@ func (m *mysqlRows) insert(ctx context.Context, table string, batch []row) []err
 func (m *mysqlRows) fit(batch []row, order []int) int {
 	bytes := int64(0)
 	for n, i := range order {
-		bytes += statementOverhead + int64(len(batch[i].Document))*escapeFactor
+		bytes += statementOverhead + int64(batch[i].size())*escapeFactor
 		if n > 0 && bytes > m.packetBytes() {
 			return n
 		}

@@ -105,5 +105,5 @@ func getUnconfirmed(ctx context.Context, s *Store, key string) (Record, error) {
 		return Record{}, ErrNotFound
 	}
 	s.cache.put(simCollection, key, id)
-	return r.record(), nil
+	return r.record()
 }

@@ -18,6 +18,7 @@ import (
 	"keyrange/idsegment"
 	"keyrange/index"
 	"keyrange/store/sqldb"
+	"keyrange/store/typed"
 )
 
 // Config is what a Store is made of. Everything is open already, and whoever opened it closes it after Close.
@@ -48,6 +49,13 @@ type Collection struct {
 	Name string
 	// Grouped collections find the records of a group.
 	Grouped bool
+	// KeyMember is the JSON member of a document that holds its key. It is only looked at with Columns.
+	KeyMember string
+	// Columns keep members of documents apart, so that other tools can query them; none keeps documents whole. Their names
+	// differ, also when case is ignored, and OwnColumn knows none of them.
+	Columns []typed.Column
+	// KeepUnknown keeps members without a column beside the columns, instead of refusing them.
+	KeepUnknown bool
 }
 
 // Store does the record protocol. It is safe for concurrent use.
@@ -87,7 +95,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	var names []string
 	for _, c := range cfg.Collections {
 		names = append(names, c.Name)
-		s.shapes[c.Name] = newShape(c.Grouped)
+		s.shapes[c.Name] = shapeOf(c)
 	}
 	s.gate = s.openGate(cfg.Index, names)
 	s.index = s.gate
@@ -214,6 +222,9 @@ func (s *Store) insertRow(ctx context.Context, collection string, r row) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", sqldb.ErrUnavailable, err)
 	}
+	if err := s.toColumns(collection, r.state, r.key, &r.Content, &r.cells); err != nil {
+		return err
+	}
 	_, err = t.inserts.ask(ctx, r)
 	return err
 }
@@ -223,6 +234,11 @@ func (s *Store) changeRow(ctx context.Context, collection string, c rowChange) (
 	t, err := s.tableOf(collection, c.id)
 	if err != nil {
 		return changed{}, fmt.Errorf("%w: %w", sqldb.ErrUnavailable, err)
+	}
+	if !c.removes() {
+		if err := s.toColumns(collection, live, c.key, &c.Content, &c.cells); err != nil {
+			return changed{}, err
+		}
 	}
 	return t.changes.ask(ctx, c)
 }

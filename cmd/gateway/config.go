@@ -81,6 +81,24 @@ type CollectionConfig struct {
 	Name string `mapstructure:"name"`
 	// Key is the JSON member of a record that holds its key.
 	Key string `mapstructure:"key"`
+	// Columns are members that are kept in columns of their own; none keeps documents whole.
+	Columns []ColumnConfig `mapstructure:"columns"`
+	// UnknownMembers says what becomes of members without a column: "refuse" or "keep". It has no meaning without Columns.
+	UnknownMembers string `mapstructure:"unknown_members"`
+}
+
+// ColumnConfig is a column that keeps a member of records.
+type ColumnConfig struct {
+	// Name is the JSON member.
+	Name string `mapstructure:"name"`
+	// Column is the name of the column; empty for that of the member.
+	Column string `mapstructure:"column"`
+	// Type is a type as typed.ParseType reads it.
+	Type string `mapstructure:"type"`
+	// Required refuses records without the member.
+	Required bool `mapstructure:"required"`
+	// Default is what records without the member get, as typed.Type.Default reads it; empty for none.
+	Default string `mapstructure:"default"`
 }
 
 // IndexConfig is where entries are kept.
@@ -176,7 +194,7 @@ func defaultConfig() Config {
 		Admin:       AdminConfig{Listen: "127.0.0.1:9090"},
 		Auth:        AuthConfig{JWT: defaultJWT},
 		Log:         LogConfig{Level: "info"},
-		Collections: []CollectionConfig{{Name: "records", Key: defaultKeyMember}},
+		Collections: []CollectionConfig{{Name: "records", Key: defaultKeyMember, Columns: []ColumnConfig{}, UnknownMembers: unknownRefuse}},
 		Index:       IndexConfig{URI: "sqlite://data/index.db", Connections: 16},
 		Cache:       CacheConfig{MaxBytes: 64 * mebibyte},
 		IDs: IDsConfig{
@@ -199,6 +217,12 @@ const (
 	orderSpread = "spread"
 )
 
+// Values of collections[].unknown_members.
+const (
+	unknownRefuse = "refuse"
+	unknownKeep   = "keep"
+)
+
 const (
 	defaultKeyMember       = "key"
 	defaultNodeConnections = 32
@@ -206,7 +230,8 @@ const (
 
 // elementDefaults are the values that an element of a list starts from.
 var elementDefaults = map[reflect.Type]any{
-	reflect.TypeFor[CollectionConfig](): CollectionConfig{Key: defaultKeyMember},
+	reflect.TypeFor[CollectionConfig](): CollectionConfig{Key: defaultKeyMember, UnknownMembers: unknownRefuse},
+	reflect.TypeFor[ColumnConfig]():     ColumnConfig{},
 	reflect.TypeFor[IssuerConfig]():     IssuerConfig{},
 	reflect.TypeFor[NodeConfig]():       NodeConfig{Connections: defaultNodeConnections},
 }

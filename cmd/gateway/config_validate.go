@@ -146,6 +146,7 @@ func checkCollections(collections []CollectionConfig, f *faults) {
 		name, key := fmt.Sprintf("collections[%d].name", i), fmt.Sprintf("collections[%d].key", i)
 		f.check(collectionName.MatchString(c.Name), name, "must be a letter and up to 31 letters, digits or _", c.Name)
 		f.check(keyMember.MatchString(c.Key), key, "must be a letter or _ and up to 63 letters, digits or _", c.Key)
+		checkColumns(c, fmt.Sprintf("collections[%d]", i), f)
 		if collectionName.MatchString(c.Name) {
 			keys, names = append(keys, name), append(names, c.Name)
 		}

@@ -17,13 +17,14 @@ const module = "keyrange"
 // everything; what is not listed may import none.
 var allowed = map[string][]string{
 	"handlers":    {"store", "handlers/access", "handlers/apidoc"},
-	"store":       {"idsegment", "index", "rangeshard", "store/sqldb"},
+	"store":       {"idsegment", "index", "rangeshard", "store/sqldb", "store/typed"},
 	"idsegment":   {"store/sqldb"},
 	"index":       {"store/sqldb"},
 	"rangeshard":  {"store/sqldb"},
 	"store/sqldb": {},
 
 	"handlers/access": {},
+	"store/typed":     {},
 	"handlers/apidoc": {},
 }
 
