@@ -19,6 +19,7 @@ build: ## build bin/gateway
 test: ## set up real servers (as root on Debian 12, or name your own) and run every test
 	scripts/stack.sh run go test -count=1 -v -run TestServersAnswer ./test/servers
 	scripts/stack.sh run go test -race -shuffle=on -timeout 30m ./...
+	cd test/k6 && go test -race -shuffle=on ./...
 
 .PHONY: sim
 sim: ## play the record protocol on simulated databases, with 100,000 seeds (SIM_SEEDS=n for more; a minute)

@@ -8,7 +8,7 @@ import http from "k6/http";
 import exec from "k6/execution";
 import { sleep } from "k6";
 import { Counter, Gauge } from "k6/metrics";
-import { COLLECTION, number, plan, seconds } from "./lib.js";
+import { COLLECTION, credentials, number, plan, seconds } from "./lib.js";
 import { ledger, readBack } from "./ledger.js";
 import { begin, create } from "./records.js";
 import { report } from "./summary.js";
@@ -46,7 +46,8 @@ export const options = plan(load, DURATION, {
 
 /** The ranges as the admin listener shows them; null when it does not. @returns {any[]|null} */
 function ranges() {
-  const answer = http.get(`${ADMIN}/admin/ranges`, { tags: { name: "ranges", kind: "check" }, timeout: "10s" });
+  const tags = { name: "ranges", kind: "check" };
+  const answer = http.get(`${ADMIN}/admin/ranges`, { headers: credentials(), tags, timeout: "10s" });
   if (answer.status !== 200) return null;
   const all = /** @type {any} */ (answer.json()).ranges;
   return all.filter((/** @type {any} */ r) => r.collection === COLLECTION);
@@ -94,5 +95,6 @@ export function teardown(data) {
 export function handleSummary(data) {
   const found = data.metrics.records_on_new_nodes;
   const count = (found && found.values.count) || 0;
-  return report("append", data, { notes: [count > 0 ? `${count} records are on nodes that were appended.` : "No node was appended, or none took records before the end."] });
+  const none = "No node was appended, or none took records before the end.";
+  return report("append", data, { notes: [count > 0 ? `${count} records are on nodes that were appended.` : none] });
 }

@@ -112,6 +112,9 @@ export const plannedVUs = () => vus;
 /** The path of a collection or of a record in it, from what follows the collection. @param {string} rest */
 export const pathOf = (rest) => `${BASE}/v1/${COLLECTION}${rest}`;
 
+/** The headers that say who asks; none without an API key. @returns {Record<string, string>} */
+export const credentials = () => (__ENV.API_KEY ? { Authorization: `Bearer ${__ENV.API_KEY}` } : {});
+
 /**
  * One request. An answer with another status than those expected is a failure, unless it is tolerated: then it is counted
  * as refused. A status of 0 means that there was no answer.
@@ -122,9 +125,8 @@ export const pathOf = (rest) => `${BASE}/v1/${COLLECTION}${rest}`;
 export function call(method, rest, body, expected, more) {
   const tags = { name: more.name, kind: more.kind || "load", ...more.tags };
   /** @type {Record<string, string>} */
-  const headers = { ...more.headers };
+  const headers = { ...credentials(), ...more.headers };
   if (body !== null && !headers["Content-Type"]) headers["Content-Type"] = "application/json";
-  if (__ENV.API_KEY) headers.Authorization = `Bearer ${__ENV.API_KEY}`;
   const answer = http.request(method, pathOf(rest), body, {
     headers, tags, timeout: TIMEOUT, redirects: 0, responseCallback: http.expectedStatuses(...expected),
   });

@@ -19,29 +19,40 @@ export function report(name, data, more = {}) {
   /** @type {{title: string, rows: string[][]}[]} */
   const tables = [];
   if (more.rows) tables.push({ title: "Result", rows: more.rows });
-  tables.push({ title: "Thresholds", rows: [["", "metric", "threshold"], ...thresholds.map((t) => [t.ok ? "ok" : "FAILED", t.metric, t.expression])] });
+  const judged = thresholds.map((t) => [t.ok ? "ok" : "FAILED", t.metric, t.expression]);
+  tables.push({ title: "Thresholds", rows: [["", "metric", "threshold"], ...judged] });
   tables.push({ title: "Metrics", rows: [["metric", "values"], ...metrics] });
   const notes = [`${name}: ${passed ? "passed" : "FAILED"}`, ...(more.notes || [])];
+  const whole = { ...facts, notes: more.notes || [], rows: more.rows || [], thresholds, metrics: data.metrics };
   return {
     stdout: textOf(notes, tables),
-    [`${DIR}/${name}.json`]: `${JSON.stringify({ ...facts, notes: more.notes || [], rows: more.rows || [], thresholds, metrics: data.metrics }, null, 2)}\n`,
+    [`${DIR}/${name}.json`]: `${JSON.stringify(whole, null, 2)}\n`,
     [`${DIR}/${name}.html`]: pageOf(name, passed, notes, tables),
   };
 }
+
+/** Thresholds that hold always are there to make k6 show a metric by tag, and say nothing. @param {string} expression */
+const saysNothing = (expression) => expression.endsWith(">=0");
 
 /** @param {any} data @returns {{metric: string, expression: string, ok: boolean}[]} */
 function thresholdsOf(data) {
   const all = [];
   for (const metric of Object.keys(data.metrics).sort()) {
     const thresholds = data.metrics[metric].thresholds || {};
-    for (const expression of Object.keys(thresholds)) all.push({ metric, expression, ok: thresholds[expression].ok });
+    for (const expression of Object.keys(thresholds)) {
+      if (!saysNothing(expression)) all.push({ metric, expression, ok: thresholds[expression].ok });
+    }
   }
   return all;
 }
 
 /** One line per metric. @param {any} data @returns {string[][]} */
 function metricsOf(data) {
-  return Object.keys(data.metrics).sort().map((metric) => {
+  const shown = Object.keys(data.metrics).filter((metric) => {
+    const expressions = Object.keys(data.metrics[metric].thresholds || {});
+    return expressions.length === 0 || !expressions.every(saysNothing);
+  });
+  return shown.sort().map((metric) => {
     const { values, contains } = data.metrics[metric];
     const unit = contains === "time" ? " ms" : "";
     const parts = Object.keys(values).map((value) => `${value} ${round(values[value])}${unit}`);
@@ -73,7 +84,9 @@ function pageOf(name, passed, notes, tables) {
   const body = tables.map(({ title, rows }) => {
     const [head, ...rest] = rows;
     const th = head.map((cell) => `<th>${escaped(cell)}</th>`).join("");
-    const tr = rest.map((row) => `<tr>${row.map((cell) => `<td${cell === "FAILED" || cell === "no" ? ' class="bad"' : ""}>${escaped(cell)}</td>`).join("")}</tr>`);
+    /** @param {string} cell */
+    const td = (cell) => `<td${cell === "FAILED" || cell === "no" ? ' class="bad"' : ""}>${escaped(cell)}</td>`;
+    const tr = rest.map((row) => `<tr>${row.map(td).join("")}</tr>`);
     return `<h2>${escaped(title)}</h2>\n<table>\n<thead><tr>${th}</tr></thead>\n<tbody>\n${tr.join("\n")}\n</tbody>\n</table>`;
   });
   return `<!DOCTYPE html>

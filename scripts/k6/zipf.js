@@ -16,6 +16,7 @@ const KEYS = Math.floor(number("KEYS", 10000));
 const EXPONENT = number("EXPONENT", 1.05);
 /** How much of the requests are updates, in percent. */
 const UPDATES = Number(__ENV.UPDATES || 5);
+if (!(UPDATES >= 0 && UPDATES <= 100)) throw new Error(`UPDATES: a percentage (got ${__ENV.UPDATES})`);
 
 export const options = plan(
   {

@@ -82,7 +82,9 @@ func (m *metrics) declare(name, kind string, isTime bool) (*metric, error) {
 	return made, nil
 }
 
-func (m *metrics) add(name string, value float64, tags map[string]string) { m.all[name].add(value, tags) }
+func (m *metrics) add(name string, value float64, tags map[string]string) {
+	m.all[name].add(value, tags)
+}
 
 // matching are the values of the samples that have all tags.
 func (m *metric) matching(tags map[string]string) []float64 {

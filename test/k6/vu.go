@@ -169,4 +169,6 @@ func (v *vu) json(function string, argument sobek.Value) (sobek.Value, error) {
 }
 
 // refuse ends the JavaScript that runs with an exception.
-func (v *vu) refuse(form string, parts ...any) { panic(v.runtime.NewGoError(fmt.Errorf(form, parts...))) }
+func (v *vu) refuse(form string, parts ...any) {
+	panic(v.runtime.NewGoError(fmt.Errorf(form, parts...)))
+}
