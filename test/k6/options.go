@@ -113,7 +113,7 @@ func (s scenario) rateAt(at time.Duration) float64 {
 
 // check refuses what k6 would refuse, too, or what the scripts rely on.
 func (s scenario) check() error {
-	whole := true
+	var whole bool
 	switch s.Executor {
 	case "per-vu-iterations":
 		whole = s.VUs > 0 && s.Iterations > 0 && s.MaxDuration > 0
