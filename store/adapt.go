@@ -40,6 +40,11 @@ func (a adapter) adapt(ctx context.Context) error {
 		if err := a.complete(ctx, table, has); err != nil {
 			return err
 		}
+		if a.shapes.of(table).grouped() {
+			if err := indexGroups(ctx, a.db, table); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -88,6 +93,22 @@ func (a adapter) complete(ctx context.Context, table string, has []string) error
 // adaptNodes brings the range tables of the nodes of a verdict that are ready for use to the shapes of their collections.
 // One that cannot be is a fault of its node.
 func (s *Store) adaptNodes(ctx context.Context, nodes []*sqldb.DB, v *Verdict) {
+	changes := s.judgeGroupings(ctx, nodes, v)
+	everyNodeUsable(ctx, nodes, v, func(ctx context.Context, i int, db *sqldb.DB) error {
+		if err := (adapter{db, s.shapes}).adapt(ctx); err != nil {
+			return err
+		}
+		for _, c := range changes[i] {
+			if err := (groupings{db}).note(ctx, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// everyNodeUsable does something with each node of a verdict that is ready for use. An error is a finding on the node.
+func everyNodeUsable(ctx context.Context, nodes []*sqldb.DB, v *Verdict, do func(ctx context.Context, i int, db *sqldb.DB) error) {
 	var group errgroup.Group
 	group.SetLimit(verifyAtOnce)
 	for i, db := range nodes {
@@ -98,7 +119,7 @@ func (s *Store) adaptNodes(ctx context.Context, nodes []*sqldb.DB, v *Verdict) {
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 			defer cancel()
-			if err := (adapter{db, s.shapes}).adapt(ctx); err != nil {
+			if err := do(ctx, i, db); err != nil {
 				found.Away = errors.Is(err, sqldb.ErrUnavailable) || errors.Is(err, sqldb.ErrUnknown)
 				found.Err = fmt.Errorf("node at %s: %w", db.Location(), err)
 			}

@@ -13,7 +13,10 @@ import (
 
 // sqlLedger keeps a node's ledger in a table of it. A segment is one row: about a thousand for a full range of ten
 // million IDs. When it was leased tells how fast the IDs are used.
-type sqlLedger struct{ db *sqldb.DB }
+type sqlLedger struct {
+	db     *sqldb.DB
+	shapes schema
+}
 
 // The columns are binary so that range tables compare byte by byte.
 const (
@@ -44,7 +47,7 @@ func (l sqlLedger) create(ctx context.Context) error {
 	if _, err := l.db.Exec(ctx, create); err != nil {
 		return fmt.Errorf("create the table gateway_segment: %w", err)
 	}
-	return nil
+	return groupings{l.db}.create(ctx)
 }
 
 // enter writes first and looks afterwards: of two gateways that were given overlapping segments at the same time, the one
@@ -66,7 +69,13 @@ func (l sqlLedger) enter(ctx context.Context, table string, issuer int, s idsegm
 		return false, fmt.Errorf("%w: it is noted, but not compared: %s", sqldb.ErrUnknown, err.Error())
 	}
 	if end <= s.Start {
-		return true, nil
+		if err := l.sameGrouping(ctx, table); err == nil {
+			return true, nil
+		} else if dropErr := l.shorten(ctx, table, issuer, s); dropErr != nil || !errors.Is(err, errGrouping) {
+			return false, fmt.Errorf("%w: it is noted, but not used: %s", sqldb.ErrUnknown, err.Error())
+		} else {
+			return false, err
+		}
 	}
 	// Left behind it would do no harm: nobody uses the segment.
 	_, err = l.db.Exec(ctx, "DELETE FROM gateway_segment WHERE range_table = ? AND issuer = ? AND start_id = ?", []byte(table), issuer, s.Start)

@@ -7,6 +7,7 @@ const (
 	laneEntryInsert = "entry_insert"
 	laneEntryFind   = "entry_find"
 	laneEntryRemove = "entry_remove"
+	laneGroupInsert = "group_insert"
 	laneRowInsert   = "row_insert"
 	laneRowRead     = "row_read"
 	laneRowChange   = "row_change"
@@ -23,7 +24,7 @@ func newMetrics(registry prometheus.Registerer, cache *keyCache) *metrics {
 		Name: "gateway_store_batch_size", Help: "Requests that shared one statement or command.",
 		Buckets: prometheus.ExponentialBuckets(1, 2, 9),
 	}, []string{"lane"})}
-	for _, lane := range []string{laneEntryInsert, laneEntryFind, laneEntryRemove, laneRowInsert, laneRowRead, laneRowChange} {
+	for _, lane := range []string{laneEntryInsert, laneEntryFind, laneEntryRemove, laneGroupInsert, laneRowInsert, laneRowRead, laneRowChange} {
 		m.batchSize.WithLabelValues(lane) // so that zero shows
 	}
 	if registry == nil {

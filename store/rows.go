@@ -55,7 +55,9 @@ type rowChange struct {
 	id  int64
 	key string
 	// versions that the row must have; none means any.
-	versions  []int64
+	versions []int64
+	// sameGroup demands that the row is in the group of Content, or in none when that is "".
+	sameGroup bool
 	token     token
 	updatedAt time.Time
 	Content
@@ -94,6 +96,7 @@ type rows interface {
 	ledger
 	counter
 	scanner
+	grouper
 	// insert adds rows and answers for each of them; nil means added. One that is refused fails alone.
 	insert(ctx context.Context, table string, batch []row) []error
 	// read returns those of the rows that exist, in no particular order, fences included.
@@ -105,9 +108,9 @@ type rows interface {
 // rowsOf picks the dialect of a node.
 func rowsOf(db *sqldb.DB, shapes schema) rows {
 	if db.Engine() == sqldb.SQLite {
-		return &sqliteRows{sqlLedger{db}, sqlCounter{db}, sqlScanner{db}, db, shapes}
+		return &sqliteRows{sqlLedger{db, shapes}, sqlCounter{db}, sqlScanner{db, shapes}, db, shapes}
 	}
-	return &mysqlRows{sqlLedger{db}, sqlCounter{db}, sqlScanner{db}, db, shapes, func() int64 { return db.Server().MaxPacketBytes }}
+	return &mysqlRows{sqlLedger{db, shapes}, sqlCounter{db}, sqlScanner{db, shapes}, db, shapes, func() int64 { return db.Server().MaxPacketBytes }}
 }
 
 // tableName names the range table of a collection and a range. Collection names are checked by config: letters, digits

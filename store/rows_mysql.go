@@ -157,8 +157,8 @@ func momentMySQL(t time.Time) any {
 	return t
 }
 
-// condition is the WHERE clause of a conditional write, with its arguments.
-func (c *rowChange) condition() (string, []any) {
+// condition is the WHERE clause of a conditional write, with its arguments. is compares so that NULL equals NULL.
+func (c *rowChange) condition(is string) (string, []any) {
 	where := " WHERE id = ? AND biz_key = ? AND state = 0"
 	args := []any{c.id, []byte(c.key)}
 	if len(c.versions) > 0 {
@@ -167,12 +167,16 @@ func (c *rowChange) condition() (string, []any) {
 			args = append(args, v)
 		}
 	}
+	if c.sameGroup {
+		where += " AND group_key" + is + "?"
+		args = append(args, groupArgument(c.Group))
+	}
 	return where, args
 }
 
 // statement is the SQL of one change.
 func (m *mysqlRows) statement(table string, change *rowChange) sqldb.Statement {
-	where, args := change.condition()
+	where, args := change.condition(" <=> ")
 	if change.removes() {
 		return sqldb.Statement{SQL: fmt.Sprintf("DELETE FROM `%s`%s", table, where), Args: args}
 	}

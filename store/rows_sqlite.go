@@ -38,6 +38,11 @@ func (s *sqliteRows) prepare(ctx context.Context, table string) error {
 	if _, err := s.db.Exec(ctx, fmt.Sprintf(createRangeTableSQLite, table, s.shapes.of(table).definitions(sqldb.SQLite))); err != nil {
 		return fmt.Errorf("create table %s: %w", table, err)
 	}
+	if s.shapes.of(table).grouped() {
+		if err := indexGroups(ctx, s.db, table); err != nil {
+			return err
+		}
+	}
 	return s.sqlLedger.create(ctx)
 }
 
@@ -127,7 +132,7 @@ func (s *sqliteRows) change(ctx context.Context, table string, batch []rowChange
 
 // changeOne runs one change in a transaction.
 func (s *sqliteRows) changeOne(ctx context.Context, tx *sql.Tx, table string, change *rowChange) (changed, error) {
-	where, args := change.condition()
+	where, args := change.condition(" IS ")
 	if change.removes() {
 		result, err := tx.ExecContext(ctx, fmt.Sprintf(`DELETE FROM "%s"%s`, table, where), args...)
 		if err != nil {

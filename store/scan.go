@@ -15,6 +15,8 @@ type brief struct {
 	id    int64
 	key   string
 	state rowState
+	// group is that of a row of a grouped collection.
+	group string
 	// updatedAt is when a fence was made, by the clock of the gateway that made it.
 	updatedAt time.Time
 }
@@ -40,7 +42,10 @@ type scanner interface {
 // sqlScanner scans in words that all engines understand.
 //
 // Safety: as for mysqlRows.
-type sqlScanner struct{ db *sqldb.DB }
+type sqlScanner struct {
+	db     *sqldb.DB
+	shapes schema
+}
 
 func (s sqlScanner) tables(ctx context.Context) (names []string, err error) {
 	query := "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
@@ -64,13 +69,21 @@ func (s sqlScanner) top(ctx context.Context, table string) (id int64, err error)
 }
 
 func (s sqlScanner) scan(ctx context.Context, table string, within span, limit int) ([]brief, error) {
-	return s.briefs(ctx, fmt.Sprintf("SELECT id, biz_key, state, updated_at FROM `%s` WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", table),
+	return s.briefs(ctx, fmt.Sprintf("SELECT "+s.columns(table)+" FROM `%s` WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", table),
 		[]any{within.lo, within.hi, limit})
 }
 
 func (s sqlScanner) glance(ctx context.Context, table string, ids []int64) ([]brief, error) {
 	list, args := idList(ids)
-	return s.briefs(ctx, fmt.Sprintf("SELECT id, biz_key, state, updated_at FROM `%s` WHERE id IN (%s)", table, list), args)
+	return s.briefs(ctx, fmt.Sprintf("SELECT "+s.columns(table)+" FROM `%s` WHERE id IN (%s)", table, list), args)
+}
+
+// columns are those of a brief. Tables of collections without groups may lack the column of theirs.
+func (s sqlScanner) columns(table string) string {
+	if s.shapes.of(table).grouped() {
+		return "id, biz_key, state, updated_at, group_key"
+	}
+	return "id, biz_key, state, updated_at, NULL"
 }
 
 // idList is the inside of an IN clause, with its arguments.
@@ -85,19 +98,19 @@ func idList(ids []int64) (string, []any) {
 func (s sqlScanner) briefs(ctx context.Context, query string, args []any) (found []brief, err error) {
 	err = s.db.Query(ctx, func(r *sql.Rows) error {
 		var b brief
-		var key sql.RawBytes
+		var key, group sql.RawBytes
 		var micros int64
 		at := any(&b.updatedAt)
 		if s.db.Engine() == sqldb.SQLite {
 			at = &micros
 		}
-		if err := r.Scan(&b.id, &key, &b.state, at); err != nil {
+		if err := r.Scan(&b.id, &key, &b.state, at, &group); err != nil {
 			return err
 		}
 		if at == any(&micros) {
 			b.updatedAt = time.UnixMicro(micros).UTC()
 		}
-		b.key = string(key)
+		b.key, b.group = string(key), string(group)
 		found = append(found, b)
 		return nil
 	}, query, args...)

@@ -23,22 +23,25 @@ type column struct {
 // keeps them to letters, digits and underscores.
 type shape struct {
 	columns []column
-	// grouped tables find the rows of a group by an index.
-	grouped bool
+	// group is the member of a document that holds its group; "" for none. Grouped tables find the rows of a group by an index.
+	group string
 	// names lists all columns, places a placeholder for each, and sets an assignment for each of columns, with a comma
 	// before it.
 	names, places, sets string
 }
 
 // newShape makes the texts of a shape.
-func newShape(grouped bool, columns ...column) *shape {
-	s := &shape{columns: columns, grouped: grouped, names: ownColumns, places: "(?" + strings.Repeat(",?", ownColumnCount+len(columns)-1) + ")"}
+func newShape(group string, columns ...column) *shape {
+	s := &shape{columns: columns, group: group, names: ownColumns, places: "(?" + strings.Repeat(",?", ownColumnCount+len(columns)-1) + ")"}
 	for _, c := range columns {
 		s.names += ", `" + c.name + "`"
 		s.sets += ", `" + c.name + "` = ?"
 	}
 	return s
 }
+
+// grouped reports whether rows are found by their group.
+func (s *shape) grouped() bool { return s.group != "" }
 
 // width is how many columns there are.
 func (s *shape) width() int { return ownColumnCount + len(s.columns) }
@@ -47,7 +50,7 @@ func (s *shape) width() int { return ownColumnCount + len(s.columns) }
 type schema map[string]*shape
 
 // plain is the shape of a collection of which nothing is declared.
-var plain = newShape(false)
+var plain = newShape("")
 
 // of returns the shape of a range table.
 func (s schema) of(table string) *shape {
@@ -68,6 +71,9 @@ func (s *shape) definitions(engine sqldb.Engine) string {
 			definition = c.sqlite
 		}
 		text.WriteString(",\n\t`" + c.name + "` " + definition)
+	}
+	if s.grouped() && engine == sqldb.MySQL {
+		text.WriteString(",\n\tKEY " + groupIndex + " (group_key, id)")
 	}
 	return text.String()
 }

@@ -46,8 +46,8 @@ type Config struct {
 type Collection struct {
 	// Name is made of letters, digits and underscores.
 	Name string
-	// Grouped collections find the records of a group.
-	Grouped bool
+	// Group is the member of a document that holds the group of its record; "" when the records have none.
+	Group string
 }
 
 // Store does the record protocol. It is safe for concurrent use.
@@ -61,12 +61,16 @@ type Store struct {
 	issuers    []*issuer
 	placements map[string]*placement
 	entries    map[string]*entries
-	shapes     schema
-	tables     sync.Map // tableKey to *table, made on first use
-	cache      *keyCache
-	metrics    *metrics
-	gauge      gauge
-	sweeper    *sweeper
+	// directories are those of the collections with groups; places is what all of them remember.
+	directories map[string]*directory
+	places      *placeCache
+	deleter     *deleter
+	shapes      schema
+	tables      sync.Map // tableKey to *table, made on first use
+	cache       *keyCache
+	metrics     *metrics
+	gauge       gauge
+	sweeper     *sweeper
 	// background is the context of what runs on its own; tasks counts it. Both end with Close.
 	background context.Context
 	stop       context.CancelFunc
@@ -81,8 +85,10 @@ type Store struct {
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		gate: &gatedIndex{Index: cfg.Index}, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
-		placements: map[string]*placement{}, entries: map[string]*entries{}, shapes: schema{}, cache: newKeyCache(cfg.CacheBytes),
+		placements: map[string]*placement{}, entries: map[string]*entries{}, shapes: schema{}, directories: map[string]*directory{},
 	}
+	cacheBytes, placeBytes := shareCache(cfg.CacheBytes, cfg.Collections)
+	s.cache, s.places = newKeyCache(cacheBytes), newPlaceCache(placeBytes)
 	s.index = s.gate
 	s.background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.metrics = newMetrics(cfg.Metrics, s.cache)
@@ -92,7 +98,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	var names []string
 	for _, c := range cfg.Collections {
 		names = append(names, c.Name)
-		s.shapes[c.Name] = newShape(c.Grouped)
+		s.shapes[c.Name] = newShape(c.Group)
 	}
 	s.gauge.surveyor, s.gauge.states = newSurveyor(names, s.issuers, cfg.Now, cfg.AlarmLevels), map[string]string{}
 	if cfg.Metrics != nil {
@@ -102,7 +108,11 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	for _, collection := range names {
 		s.placements[collection] = newPlacement(s, collection, cfg.Sequences, cfg.Placement)
 		s.entries[collection] = newEntries(s, collection)
+		if s.shapes[collection].grouped() {
+			s.directories[collection] = newDirectory(s, collection)
+		}
 	}
+	s.deleter = newDeleter(s)
 	s.sweeper = newSweeper(s, cfg.Sweeping, names, cfg.Metrics)
 	if err := s.admitFirst(ctx); err != nil {
 		return nil, err
@@ -110,6 +120,11 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	s.tasks.Go(s.watchDatabases)
 	s.tasks.Go(s.watchLevels)
 	s.tasks.Go(s.sweeper.run)
+	if len(s.directories) > 0 {
+		for range deletionsAtOnce {
+			s.tasks.Go(s.deleter.run)
+		}
+	}
 	return s, nil
 }
 

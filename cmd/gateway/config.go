@@ -74,6 +74,8 @@ type CollectionConfig struct {
 	Name string `mapstructure:"name"`
 	// Key is the JSON member of a record that holds its key.
 	Key string `mapstructure:"key"`
+	// Group is the JSON member of a record that holds its group; empty when the records have none.
+	Group string `mapstructure:"group"`
 }
 
 // IndexConfig is where entries are kept.

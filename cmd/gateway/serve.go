@@ -90,7 +90,7 @@ func handlerOptions(cfg *Config, p *parts, logger *slog.Logger) handlers.Options
 		Logger:  logger,
 	}
 	for _, c := range cfg.Collections {
-		options.Collections = append(options.Collections, handlers.Collection{Name: c.Name, KeyMember: c.Key})
+		options.Collections = append(options.Collections, handlers.Collection{Name: c.Name, KeyMember: c.Key, GroupMember: c.Group})
 	}
 	return options
 }

@@ -1,0 +1,116 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"keyrange/store/sqldb"
+)
+
+// groupIndex is the name of the index over (group_key, id) of a MySQL range table; SQLite, where names of indexes are those
+// of the whole file, has the name of the table before it. Fences have no group, so that they are not found by it.
+const groupIndex = "by_group"
+
+// groupIndexSQLite is the quoted name of the index of a SQLite range table.
+func groupIndexSQLite(table string) string { return `"` + table + "_" + groupIndex + `"` }
+
+// indexGroups adds the index to a table that lacks it. It needs no lock that would hold up reads or writes for long, and the
+// tables of a collection that is given a group are empty.
+func indexGroups(ctx context.Context, db *sqldb.DB, table string) error {
+	if db.Engine() == sqldb.SQLite {
+		_, err := db.Exec(ctx, fmt.Sprintf(`CREATE INDEX IF NOT EXISTS %s ON "%s" (group_key, id) WHERE group_key IS NOT NULL`, groupIndexSQLite(table), table))
+		if err != nil {
+			return fmt.Errorf("index the groups of table %s: %w", table, err)
+		}
+		return nil
+	}
+	exists, err := hasGroupIndex(ctx, db, table)
+	if err != nil || exists {
+		return err
+	}
+	if _, err = db.Exec(ctx, fmt.Sprintf("ALTER TABLE `%s` ADD INDEX %s (group_key, id), ALGORITHM = INPLACE, LOCK = NONE", table, groupIndex)); err == nil {
+		return nil
+	}
+	if exists, lookErr := hasGroupIndex(ctx, db, table); lookErr == nil && exists {
+		return nil // another gateway has added it
+	}
+	return fmt.Errorf("index the groups of table %s: %w", table, err)
+}
+
+func hasGroupIndex(ctx context.Context, db *sqldb.DB, table string) (found bool, err error) {
+	err = db.Query(ctx, func(*sql.Rows) error { found = true; return nil },
+		"SELECT 1 FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = ? AND index_name = ? LIMIT 1", table, groupIndex)
+	if err != nil {
+		return false, fmt.Errorf("inspect the indexes of table %s: %w", table, err)
+	}
+	return found, nil
+}
+
+// grouper finds the rows of a group in a range table of a grouped collection.
+type grouper interface {
+	// group returns rows of a group within a span of IDs, in the order of their IDs, or backwards: the first of them up to
+	// limit. Fewer are all that there are.
+	group(ctx context.Context, table, group string, within span, backwards bool, limit int) ([]row, error)
+	// members is group without the documents, forwards.
+	members(ctx context.Context, table, group string, within span, limit int) ([]brief, error)
+	// count counts the rows of a group.
+	count(ctx context.Context, table, group string) (int64, error)
+}
+
+// groupWhere is the rest of a query for the rows of a group, in the order of their IDs.
+const groupWhere = "WHERE group_key = ? AND id >= ? AND id < ? AND state = 0 ORDER BY id"
+
+// inOrder adds the direction and the limit to groupWhere, with all arguments.
+func inOrder(group string, within span, backwards bool, limit int) (string, []any) {
+	where := groupWhere
+	if backwards {
+		where += " DESC"
+	}
+	return where + " LIMIT ?", []any{[]byte(group), within.lo, within.hi, limit}
+}
+
+// The index is named, lest a small LIMIT makes MySQL walk the whole table in the order of its IDs.
+func (m *mysqlRows) group(ctx context.Context, table, group string, within span, backwards bool, limit int) ([]row, error) {
+	where, args := inOrder(group, within, backwards, limit)
+	return m.query(ctx, table, "FORCE INDEX ("+groupIndex+") "+where, args)
+}
+
+func (s *sqliteRows) group(ctx context.Context, table, group string, within span, backwards bool, limit int) ([]row, error) {
+	where, args := inOrder(group, within, backwards, limit)
+	return s.query(ctx, table, "INDEXED BY "+groupIndexSQLite(table)+" "+where, args)
+}
+
+// byGroup names the table in a query that uses the index.
+func (s sqlScanner) byGroup(table string) string {
+	if s.db.Engine() == sqldb.SQLite {
+		return fmt.Sprintf(`"%s" INDEXED BY %s`, table, groupIndexSQLite(table))
+	}
+	return fmt.Sprintf("`%s` FORCE INDEX (%s)", table, groupIndex)
+}
+
+func (s sqlScanner) members(ctx context.Context, table, group string, within span, limit int) ([]brief, error) {
+	where, args := inOrder(group, within, false, limit)
+	return s.briefs(ctx, "SELECT "+s.columns(table)+" FROM "+s.byGroup(table)+" "+where, args)
+}
+
+// count reads only the index: rows of a group are live.
+func (s sqlScanner) count(ctx context.Context, table, group string) (n int64, err error) {
+	err = s.db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&n) }, "SELECT COUNT(*) FROM "+s.byGroup(table)+" WHERE group_key = ?", []byte(group))
+	return n, err
+}
+
+func (g *guardedRows) group(ctx context.Context, table, group string, within span, backwards bool, limit int) (found []row, err error) {
+	err = g.reads.run(func() error { found, err = g.rows.group(ctx, table, group, within, backwards, limit); return err })
+	return found, err
+}
+
+func (g *guardedRows) members(ctx context.Context, table, group string, within span, limit int) (found []brief, err error) {
+	err = g.reads.peek(func() error { found, err = g.rows.members(ctx, table, group, within, limit); return err })
+	return found, err
+}
+
+func (g *guardedRows) count(ctx context.Context, table, group string) (n int64, err error) {
+	err = g.reads.peek(func() error { n, err = g.rows.count(ctx, table, group); return err })
+	return n, err
+}
