@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -24,6 +26,8 @@ type exchange struct {
 	// collection and key say what the request is about; nil and empty where it is about no record.
 	collection *collection
 	key        string
+	// query has the parameters of the request, nil when there is none.
+	query url.Values
 	// idempotency is that of a POST.
 	idempotency idempotency
 	// items and failed count the results of a bulk request.
@@ -58,6 +62,9 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
+// errCutOff marks a failure in the middle of an answer, which the client can only see from a broken connection.
+var errCutOff = errors.New("the answer was cut off")
+
 // run calls next and turns a panic into an error. abort says that the response had begun by then.
 func (x *exchange) run(next echo.HandlerFunc) (abort bool, err error) {
 	defer func() {
@@ -66,12 +73,30 @@ func (x *exchange) run(next echo.HandlerFunc) (abort bool, err error) {
 			abort = x.Response().Committed || errors.Is(err, http.ErrAbortHandler)
 		}
 	}()
+	if x.Request().Method == http.MethodOptions {
+		// Echo answers it for every path, and lists it as allowed.
+		next = refuseOptions(next)
+	}
 	err = next(x)
 	var framework *echo.HTTPError
 	if errors.As(err, &framework) {
 		err = frameworkFault(framework)
 	}
-	return false, err
+	if errors.Is(err, errMethod) {
+		allow := x.Response().Header().Get(echo.HeaderAllow)
+		x.Response().Header().Set(echo.HeaderAllow, strings.TrimPrefix(allow, http.MethodOptions+", "))
+	}
+	return errors.Is(err, errCutOff), err
+}
+
+// refuseOptions stands in for echo's own answer to OPTIONS, where there is one.
+func refuseOptions(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if c.Get(echo.ContextKeyHeaderAllow) == nil {
+			return next(c)
+		}
+		return echo.MethodNotAllowedHandler(c)
+	}
 }
 
 // panicError is the error of a recovered panic, with the stack for the log.

@@ -68,6 +68,8 @@ var statuses = []status{
 	{errBody, http.StatusBadRequest, "invalid_body", "Unreadable body", "The body could not be read.", false},
 	{errBodyTimeout, http.StatusRequestTimeout, "request_timeout", "Request timeout", "The body did not arrive in time.", false},
 	{errConfig, http.StatusUnprocessableEntity, "config_refused", "Config refused", "The config file is not put in force; the running config stays.", false},
+	{errQueryTooLong, http.StatusRequestURITooLong, "query_too_long", "Query too long", "The query of the URL is too long.", false},
+	{errNotAcceptable, http.StatusNotAcceptable, "not_acceptable", "Not acceptable", "No media type of the answer fits the Accept header.", false},
 	{errParameter, http.StatusBadRequest, "invalid_parameter", "Invalid query parameter", "A query parameter is unknown or has a value that it does not take.", false},
 	{errOverloaded, http.StatusServiceUnavailable, "overloaded", "Overloaded", "Too many requests are under way. Nothing was changed; try again.", true},
 	{store.ErrInvalid, http.StatusBadRequest, "invalid_key", "Invalid key", "The key breaks a rule.", false},
@@ -212,7 +214,12 @@ func (x *exchange) fail(err error) error {
 // send writes a whole response with its length, without the body for HEAD. An error means that the client went away.
 func (x *exchange) send(status int, body []byte) error {
 	response := x.Response()
-	response.Header()[echo.HeaderContentLength] = []string{strconv.Itoa(len(body))}
+	if x.Request().Method == http.MethodHead && len(body) >= compressFromBytes && acceptsGzip(x.Request().Header) {
+		// GET would be compressed, to a length that is not known.
+		response.Header()[echo.HeaderContentEncoding] = []string{"gzip"}
+	} else {
+		response.Header()[echo.HeaderContentLength] = []string{strconv.Itoa(len(body))}
+	}
 	response.WriteHeader(status)
 	if x.Request().Method == http.MethodHead {
 		return nil

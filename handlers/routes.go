@@ -35,10 +35,13 @@ type route struct {
 // publicRoutes is the route table of the clients' listener. A known path with another method is 405, all else 404.
 func (s *Server) publicRoutes() []route {
 	return append(s.healthRoutes(), []route{
-		{http.MethodPost, patternCollection, s.gated(s.onCollection(s.post))},
+		{http.MethodPost, patternCollection, s.gated(s.onCollection(s.post, parameterOp))},
+		{http.MethodGet, patternCollection, s.gated(s.onCollection(s.getCollection, collectionParameters...))},
+		{http.MethodHead, patternCollection, s.gated(s.onCollection(s.getCollection, collectionParameters...))},
 		{http.MethodGet, patternRecord, s.gated(s.onRecord(s.get))},
 		{http.MethodHead, patternRecord, s.gated(s.onRecord(s.get))},
 		{http.MethodPut, patternRecord, s.gated(s.onRecord(s.put))},
+		{http.MethodPatch, patternRecord, s.gated(s.onRecord(s.patch))},
 		{http.MethodDelete, patternRecord, s.gated(s.onRecord(s.delete))},
 	}...)
 }
@@ -103,8 +106,9 @@ func (s *Server) serve(r route) echo.HandlerFunc {
 	}
 }
 
-// onCollection resolves the collection of a request before next.
-func (s *Server) onCollection(next handler) handler {
+// onCollection resolves the collection of a request before next, and reads its query, which may have the parameters that
+// next takes.
+func (s *Server) onCollection(next handler, takes ...string) handler {
 	return func(ctx context.Context, x *exchange) error {
 		name, _, err := splitTarget(x.Request().URL.EscapedPath())
 		if err != nil {
@@ -113,11 +117,14 @@ func (s *Server) onCollection(next handler) handler {
 		if x.collection = s.collections[name]; x.collection == nil {
 			return errCollection
 		}
+		if err := x.readQuery(takes); err != nil {
+			return err
+		}
 		return next(ctx, x)
 	}
 }
 
-// onRecord resolves the collection and the key of a request before next.
+// onRecord resolves the collection and the key of a request before next. Records take no parameters.
 func (s *Server) onRecord(next handler) handler {
 	return func(ctx context.Context, x *exchange) error {
 		name, escaped, err := splitTarget(x.Request().URL.EscapedPath())
@@ -129,6 +136,14 @@ func (s *Server) onRecord(next handler) handler {
 		}
 		if x.key, err = decodeKey(escaped); err != nil {
 			return err
+		}
+		if err := x.readQuery(nil); err != nil {
+			return err
+		}
+		if x.Request().Method != http.MethodDelete {
+			if err := x.accepts(mediaJSON); err != nil {
+				return err
+			}
 		}
 		return next(ctx, x)
 	}

@@ -93,6 +93,7 @@ type Server struct {
 	// streamIdle bounds one wait for the client of a bulk request, in either direction.
 	streamIdle time.Duration
 	public     *echo.Echo
+	compressed http.Handler // public, for clients that take gzip
 	admin      *echo.Echo
 }
 
@@ -117,6 +118,7 @@ func New(records Records, options Options) *Server {
 		s.collections[c.Name] = &collection{Collection: c, opening: documentOpening(c.KeyMember)}
 	}
 	s.public = s.listener(s.publicRoutes())
+	s.compressed = compressing(s.public)
 	s.admin = s.listener(s.adminRoutes())
 	return s
 }
@@ -126,7 +128,7 @@ func New(records Records, options Options) *Server {
 func (s *Server) SetLimits(limits Limits) { s.limits.Store(&limits) }
 
 // Public is the handler of the listener that clients use.
-func (s *Server) Public() http.Handler { return s.public }
+func (s *Server) Public() http.Handler { return s.compressed }
 
 // Admin is the handler of the operators' listener.
 func (s *Server) Admin() http.Handler { return s.admin }
