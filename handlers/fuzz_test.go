@@ -128,7 +128,7 @@ func FuzzScanDocument(f *testing.F) {
 	}
 	c := &collection{Collection: Collection{KeyMember: "key"}, opening: documentOpening("key")}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		doc, err := scanDocument(raw, "key")
+		doc, err := testScope.scan(raw)
 		valid := err == nil || errors.Is(err, errInvalidKey)
 		if valid != keepsRules(raw) && bytes.Count(raw, []byte{'{'})+bytes.Count(raw, []byte{'['}) < 10_000 {
 			t.Fatalf("%q: %v, want valid %t", raw, err, keepsRules(raw))

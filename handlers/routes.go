@@ -38,6 +38,7 @@ func (s *Server) publicRoutes() []route {
 		{http.MethodPost, patternCollection, s.gated(s.onCollection(s.post, parameterOp))},
 		{http.MethodGet, patternCollection, s.gated(s.onCollection(s.getCollection, collectionParameters...))},
 		{http.MethodHead, patternCollection, s.gated(s.onCollection(s.getCollection, collectionParameters...))},
+		{http.MethodDelete, patternCollection, s.gated(s.onCollection(s.deleteGroup, parameterGroup))},
 		{http.MethodGet, patternRecord, s.gated(s.onRecord(s.get))},
 		{http.MethodHead, patternRecord, s.gated(s.onRecord(s.get))},
 		{http.MethodPut, patternRecord, s.gated(s.onRecord(s.put))},

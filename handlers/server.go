@@ -27,6 +27,14 @@ type Records interface {
 	Put(ctx context.Context, collection, key string, content store.Content, cond store.Condition) (rec store.Record, created bool, err error)
 	// Delete removes the record under the key.
 	Delete(ctx context.Context, collection, key string, cond store.Condition) error
+	// ListGroup returns records of a group after an ID, in the order of their IDs or backwards.
+	ListGroup(ctx context.Context, collection, group string, after int64, backwards bool, limit int) ([]store.Record, error)
+	// CountGroup counts the records of a group.
+	CountGroup(ctx context.Context, collection, group string) (int64, error)
+	// DeleteGroup takes the deletion of a group on.
+	DeleteGroup(ctx context.Context, collection, group string) (store.Deletion, error)
+	// Deletion says how far a deletion has come.
+	Deletion(ctx context.Context, collection, id string) (store.Deletion, error)
 	// Health asks every dependency, side by side, whether it answers, until ctx ends.
 	Health(ctx context.Context) []store.Health
 	// MaxDocumentBytes is the size of the largest document that every node takes.
@@ -43,6 +51,8 @@ type Collection struct {
 	Name string
 	// KeyMember is the top-level member of a document that holds its key.
 	KeyMember string
+	// GroupMember is the top-level member that holds its group; empty when the records have none.
+	GroupMember string
 }
 
 // Limits bound what one request may take. Zeroes are not defaulted: they refuse everything.
