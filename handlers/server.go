@@ -27,8 +27,6 @@ type Records interface {
 	Put(ctx context.Context, collection, key string, content store.Content, cond store.Condition) (rec store.Record, created bool, err error)
 	// Delete removes the record under the key.
 	Delete(ctx context.Context, collection, key string, cond store.Condition) error
-	// ListGroup returns records of a group after an ID, in the order of their IDs or backwards.
-	ListGroup(ctx context.Context, collection, group string, after int64, backwards bool, limit int) ([]store.Record, error)
 	// CountGroup counts the records of a group.
 	CountGroup(ctx context.Context, collection, group string) (int64, error)
 	// DeleteGroup takes the deletion of a group on.

@@ -183,13 +183,11 @@ func (d *deleter) step(ctx context.Context, job idsegment.Job) (next idsegment.J
 	s, jobs, holder := d.store, d.store.issuers[0], d.store.identity.Instance()
 	if job.Upto == 0 {
 		// Only what is there now: otherwise a busy group would never be done.
-		last, err := s.ListGroup(ctx, job.Collection, job.Group, 0, true, 1)
+		last, err := s.List(ctx, job.Collection, Walk{Group: job.Group, Descending: true, Limit: 1, MaxBytes: 1})
 		if err != nil {
 			return job, false, err
 		}
-		if len(last) > 0 {
-			job.Upto = last[0].Tag.ID
-		}
+		job.Upto = last.Next
 	}
 	if job.Upto > job.At {
 		deleted, at, err := s.deleteMembers(ctx, job.Collection, job.Group, span{job.At + 1, job.Upto + 1})
@@ -214,7 +212,7 @@ func (d *deleter) step(ctx context.Context, job idsegment.Job) (next idsegment.J
 // deleteMembers deletes records of a group within a span of IDs, a batch of them at most, and returns how many and the ID up
 // to which all are gone.
 func (s *Store) deleteMembers(ctx context.Context, collection, group string, within span) (deleted, at int64, err error) {
-	tables, err := s.groupTables(ctx, collection, group, within)
+	tables, err := s.groupTables(ctx, s.topology.Load(), collection, group, within)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -49,36 +49,11 @@ func hasGroupIndex(ctx context.Context, db *sqldb.DB, table string) (found bool,
 
 // grouper finds the rows of a group in a range table of a grouped collection.
 type grouper interface {
-	// group returns rows of a group within a span of IDs, in the order of their IDs, or backwards: the first of them up to
-	// limit. Fewer are all that there are.
-	group(ctx context.Context, table, group string, within span, backwards bool, limit int) ([]row, error)
-	// members is group without the documents, forwards.
+	// members returns the rows of a group within a span of IDs, in the order of their IDs: the first of them up to limit.
+	// Fewer are all that there are.
 	members(ctx context.Context, table, group string, within span, limit int) ([]brief, error)
 	// count counts the rows of a group.
 	count(ctx context.Context, table, group string) (int64, error)
-}
-
-// groupWhere is the rest of a query for the rows of a group, in the order of their IDs.
-const groupWhere = "WHERE group_key = ? AND id >= ? AND id < ? AND state = 0 ORDER BY id"
-
-// inOrder adds the direction and the limit to groupWhere, with all arguments.
-func inOrder(group string, within span, backwards bool, limit int) (string, []any) {
-	where := groupWhere
-	if backwards {
-		where += " DESC"
-	}
-	return where + " LIMIT ?", []any{[]byte(group), within.lo, within.hi, limit}
-}
-
-// The index is named, lest a small LIMIT makes MySQL walk the whole table in the order of its IDs.
-func (m *mysqlRows) group(ctx context.Context, table, group string, within span, backwards bool, limit int) ([]row, error) {
-	where, args := inOrder(group, within, backwards, limit)
-	return m.query(ctx, table, "FORCE INDEX ("+groupIndex+") "+where, args)
-}
-
-func (s *sqliteRows) group(ctx context.Context, table, group string, within span, backwards bool, limit int) ([]row, error) {
-	where, args := inOrder(group, within, backwards, limit)
-	return s.query(ctx, table, "INDEXED BY "+groupIndexSQLite(table)+" "+where, args)
 }
 
 // byGroup names the table in a query that uses the index.
@@ -90,19 +65,14 @@ func (s sqlScanner) byGroup(table string) string {
 }
 
 func (s sqlScanner) members(ctx context.Context, table, group string, within span, limit int) ([]brief, error) {
-	where, args := inOrder(group, within, false, limit)
-	return s.briefs(ctx, "SELECT "+s.columns(table)+" FROM "+s.byGroup(table)+" "+where, args)
+	return s.briefs(ctx, "SELECT "+s.columns(table)+" FROM "+s.byGroup(table)+" WHERE group_key = ? AND id >= ? AND id < ? AND state = 0 ORDER BY id LIMIT ?",
+		[]any{[]byte(group), within.lo, within.hi, limit})
 }
 
 // count reads only the index: rows of a group are live.
 func (s sqlScanner) count(ctx context.Context, table, group string) (n int64, err error) {
 	err = s.db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&n) }, "SELECT COUNT(*) FROM "+s.byGroup(table)+" WHERE group_key = ?", []byte(group))
 	return n, err
-}
-
-func (g *guardedRows) group(ctx context.Context, table, group string, within span, backwards bool, limit int) (found []row, err error) {
-	err = g.reads.run(func() error { found, err = g.rows.group(ctx, table, group, within, backwards, limit); return err })
-	return found, err
 }
 
 func (g *guardedRows) members(ctx context.Context, table, group string, within span, limit int) (found []brief, err error) {

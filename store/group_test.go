@@ -42,21 +42,20 @@ func wantGroup(t *testing.T, s *opened, group string, want []string) {
 	for _, backwards := range []bool{false, true} {
 		for _, limit := range []int{3, 1000} {
 			var got []string
-			for after := int64(0); ; {
-				page, err := s.ListGroup(t.Context(), testCollection, group, after, backwards, limit)
+			for walk := (Walk{Group: group, Descending: backwards, Limit: limit, MaxBytes: 1 << 20}); ; {
+				page, err := s.List(t.Context(), testCollection, walk)
 				if err != nil {
 					t.Fatalf("list %q: %v", group, err)
 				}
-				for _, rec := range page {
+				for _, rec := range page.Records {
 					if rec.Group != group {
 						t.Errorf("a list of %q has a record of %q", group, rec.Group)
 					}
 					got = append(got, rec.Key)
 				}
-				if len(page) < limit {
+				if walk.After = page.Next; !page.More {
 					break
 				}
-				after = page[limit-1].Tag.ID
 			}
 			if backwards {
 				slices.Reverse(got)
@@ -123,7 +122,7 @@ func TestGroupRefused(t *testing.T) {
 		for _, group := range []string{strings.Repeat("g", MaxGroupBytes+1), "a\x00b", "\xff"} {
 			_, err := s.Create(t.Context(), testCollection, "k", member(group, "v"))
 			wantError(t, fmt.Sprintf("create in %.10q", group), err, ErrGroup)
-			_, err = s.ListGroup(t.Context(), testCollection, group, 0, false, 1)
+			_, err = s.List(t.Context(), testCollection, Walk{Group: group, Limit: 1, MaxBytes: 1})
 			wantError(t, fmt.Sprintf("list %.10q", group), err, ErrGroup)
 		}
 		_, err := s.CountGroup(t.Context(), testCollection, "")

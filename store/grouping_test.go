@@ -102,4 +102,3 @@ func TestGroupingOfNodeAway(t *testing.T) {
 		}
 	})
 }
-

@@ -16,6 +16,8 @@ type node struct {
 	guarded *guardedRows
 	// rows is guarded, or what a test puts around it.
 	rows rows
+	// tables lists all tables of the database, at a moment after it was asked.
+	tables *lane[struct{}, []string]
 }
 
 // probeEvery is how often a node that is down is looked at. The breaker lets a look through once per pause.
@@ -34,6 +36,7 @@ func (s *Store) newNode(name string, db *sqldb.DB) *node {
 		}
 	})
 	n.rows = n.guarded
+	n.tables = shared(func(ctx context.Context) ([]string, error) { return n.rows.tables(ctx) })
 	return n
 }
 

@@ -97,6 +97,7 @@ type rows interface {
 	counter
 	scanner
 	grouper
+	lister
 	// insert adds rows and answers for each of them; nil means added. One that is refused fails alone.
 	insert(ctx context.Context, table string, batch []row) []error
 	// read returns those of the rows that exist, in no particular order, fences included.

@@ -67,6 +67,7 @@ type Store struct {
 	deleter     *deleter
 	shapes      schema
 	tables      sync.Map // tableKey to *table, made on first use
+	issued      *lane[struct{}, issuedRanges]
 	cache       *keyCache
 	metrics     *metrics
 	gauge       gauge
@@ -90,6 +91,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	cacheBytes, placeBytes := shareCache(cfg.CacheBytes, cfg.Collections)
 	s.cache, s.places = newKeyCache(cacheBytes), newPlaceCache(placeBytes)
 	s.index = s.gate
+	s.issued = shared(s.listIssued)
 	s.background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.metrics = newMetrics(cfg.Metrics, s.cache)
 	for _, i := range cfg.Issuers {
