@@ -120,3 +120,6 @@ func BenchmarkScanDocument(b *testing.B) {
 		}
 	})
 }
+
+// testScope is a collection without groups.
+var testScope = &Collection{KeyMember: "key"}

@@ -30,8 +30,10 @@ type exchange struct {
 	query url.Values
 	// idempotency is that of a POST.
 	idempotency idempotency
-	// items and failed count the results of a bulk request.
+	// items and failed count the results of a bulk request; items also the records of a list.
 	items, failed int
+	// broken: the answer ended too early, which only a broken connection tells the client.
+	broken bool
 }
 
 // maxRequestIDBytes is the longest request id that is taken over from a client.
@@ -54,7 +56,7 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 			err = errors.Join(err, x.fail(err))
 		}
 		s.log(x, time.Since(started), err)
-		if abort {
+		if abort || x.broken {
 			// The client has read half an answer; only a broken connection tells it so.
 			panic(http.ErrAbortHandler)
 		}

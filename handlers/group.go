@@ -3,6 +3,7 @@ package handlers
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -58,6 +59,54 @@ func (x *exchange) groupAsked() (string, error) {
 		return "", err
 	}
 	return group, checkGroup(group)
+}
+
+// listGroup answers with the records of a group as list does, and with how many there are if that is asked for. With that,
+// limit=0 asks for the number only.
+func (s *Server) listGroup(ctx context.Context, x *exchange) error {
+	count, err := x.countAsked()
+	if err != nil {
+		return err
+	}
+	if !x.query.Has(parameterGroup) {
+		return refuse(errParameter, "count: only the records of a group are counted, name one with group")
+	}
+	group, err := x.groupAsked()
+	if err != nil {
+		return err
+	}
+	if !count {
+		return s.answerGroup(ctx, x, group, -1)
+	}
+	if prefersLines(x.Request().Header) {
+		return refuse(errParameter, "count: a stream of lines has no place for it")
+	}
+	n, err := s.records.CountGroup(ctx, x.collection.Name, group)
+	if err != nil {
+		return err
+	}
+	if limit, err := x.parameter("limit"); err == nil && limit == "0" {
+		x.Response().Header()[echo.HeaderCacheControl] = []string{"no-store"}
+		return x.sendJSON(http.StatusOK, fmt.Appendf(nil, `{"items":[],"count":%d}`+"\n", n))
+	}
+	return s.answerGroup(ctx, x, group, n)
+}
+
+// answerGroup answers with the records of a group.
+func (s *Server) answerGroup(ctx context.Context, x *exchange, group string, count int64) error {
+	return s.answerList(ctx, x, x.collection.Name+"\x00"+group, count, func(ctx context.Context, walk store.Walk) (store.Page, error) {
+		walk.Group = group
+		return s.records.List(ctx, x.collection.Name, walk)
+	})
+}
+
+// countAsked reads the query parameter count.
+func (x *exchange) countAsked() (bool, error) {
+	text, err := x.parameter(parameterCount)
+	if err == nil && x.query.Has(parameterCount) && text != "true" && text != "false" {
+		err = refuse(errParameter, "count: true or false")
+	}
+	return text == "true", err
 }
 
 // Deletion is the answer of DELETE of a group, and of the path that its Location names.

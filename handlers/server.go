@@ -27,6 +27,8 @@ type Records interface {
 	Put(ctx context.Context, collection, key string, content store.Content, cond store.Condition) (rec store.Record, created bool, err error)
 	// Delete removes the record under the key.
 	Delete(ctx context.Context, collection, key string, cond store.Condition) error
+	// List returns a page of a walk through a collection, in the order of the IDs. The caller may change its documents.
+	List(ctx context.Context, collection string, walk store.Walk) (store.Page, error)
 	// CountGroup counts the records of a group.
 	CountGroup(ctx context.Context, collection, group string) (int64, error)
 	// DeleteGroup takes the deletion of a group on.

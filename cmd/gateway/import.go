@@ -165,7 +165,7 @@ func (r *importRun) file(ctx context.Context, path string, stdin io.Reader, stdo
 		input = f
 	}
 
-	screen := newImportScreen(stderr, size, r.tick, r.now)
+	screen := newImportScreen("import", stderr, size, r.tick, r.now)
 	r.tally = &importTally{print: screen.print, path: r.failures}
 	if r.failures != "" {
 		if same(path, r.failures) {
@@ -180,7 +180,7 @@ func (r *importRun) file(ctx context.Context, path string, stdin io.Reader, stdo
 	}
 
 	began := r.now()
-	stop := screen.watch(r.tally)
+	stop := screen.watch(r.tally.snapshot)
 	err = r.stream(ctx, interruptible(ctx, input))
 	stop()
 

@@ -175,7 +175,7 @@ func (r *importRun) post(ctx context.Context, records []importRecord) (left []im
 		return records, r.sender.lost(ctx, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if err := r.sender.accept(resp); err != nil {
+	if err := r.sender.accept(resp, ndjsonType); err != nil {
 		return records, err
 	}
 	results := json.NewDecoder(resp.Body)
@@ -233,10 +233,10 @@ func (s importSender) do(ctx context.Context, records []importRecord, sent func(
 	return s.client.Do(req)
 }
 
-// accept returns nil when the response is a stream of results, and else says what it is instead.
-func (s importSender) accept(resp *http.Response) error {
+// accept returns nil when the response is of the wanted media type, and else says what it is instead.
+func (s importSender) accept(resp *http.Response, wanted string) error {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")) // no type is a foreign type, too
-	if resp.StatusCode == http.StatusOK && kind == ndjsonType {
+	if resp.StatusCode == http.StatusOK && kind == wanted {
 		return nil
 	}
 	var problem struct{ Code, Detail, Title string }
