@@ -104,17 +104,3 @@ func acceptsGzip(header http.Header) bool {
 	}
 	return false
 }
-
-// prefersLines tells whether a client names application/x-ndjson in Accept, and does not rather want JSON.
-func prefersLines(header http.Header) bool {
-	lines, json := 0.0, 0.0
-	for media, q := range qualities(header[headerAccept]) {
-		switch media {
-		case mediaNDJSON:
-			lines = max(lines, q)
-		case mediaJSON:
-			json = max(json, q)
-		}
-	}
-	return lines > 0 && lines >= json
-}

@@ -100,6 +100,9 @@ func (s *Server) putting(x *exchange) operation {
 			if err != nil {
 				return store.Record{}, 0, err
 			}
+			if content, err = s.expiring(x, content); err != nil {
+				return store.Record{}, 0, err
+			}
 			rec, created, err := s.records.Put(ctx, x.collection.Name, it.doc.key, content, it.cond)
 			if created {
 				return rec, http.StatusCreated, err

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"keyrange/handlers/access"
 )
 
 // exchange is one request and its answer, as echo's context with what the gateway adds.
@@ -26,14 +28,16 @@ type exchange struct {
 	// collection and key say what the request is about; nil and empty where it is about no record.
 	collection *collection
 	key        string
+	// client is who sent it; nil where nobody is asked.
+	client *access.Client
 	// query has the parameters of the request, nil when there is none.
 	query url.Values
 	// idempotency is that of a POST.
 	idempotency idempotency
+	// ttl is how long the record that is written is to live; 0 when the request does not say.
+	ttl time.Duration
 	// items and failed count the results of a bulk request; items also the records of a list.
 	items, failed int
-	// broken: the answer ended too early, which only a broken connection tells the client.
-	broken bool
 }
 
 // maxRequestIDBytes is the longest request id that is taken over from a client.
@@ -55,8 +59,12 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		if err != nil && !x.Response().Committed {
 			err = errors.Join(err, x.fail(err))
 		}
-		s.log(x, time.Since(started), err)
-		if abort || x.broken {
+		took := time.Since(started)
+		s.log(x, took, err)
+		if s.options.Observe != nil {
+			s.options.Observe(x.served(took, err))
+		}
+		if abort {
 			// The client has read half an answer; only a broken connection tells it so.
 			panic(http.ErrAbortHandler)
 		}
@@ -75,10 +83,6 @@ func (x *exchange) run(next echo.HandlerFunc) (abort bool, err error) {
 			abort = x.Response().Committed || errors.Is(err, http.ErrAbortHandler)
 		}
 	}()
-	if x.Request().Method == http.MethodOptions {
-		// Echo answers it for every path, and lists it as allowed.
-		next = refuseOptions(next)
-	}
 	err = next(x)
 	var framework *echo.HTTPError
 	if errors.As(err, &framework) {
@@ -91,10 +95,10 @@ func (x *exchange) run(next echo.HandlerFunc) (abort bool, err error) {
 	return errors.Is(err, errCutOff), err
 }
 
-// refuseOptions stands in for echo's own answer to OPTIONS, where there is one.
+// refuseOptions stands in for echo's own answer to OPTIONS, which it gives for every path and lists as allowed.
 func refuseOptions(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if c.Get(echo.ContextKeyHeaderAllow) == nil {
+		if c.Request().Method != http.MethodOptions || c.Get(echo.ContextKeyHeaderAllow) == nil {
 			return next(c)
 		}
 		return echo.MethodNotAllowedHandler(c)
@@ -122,7 +126,7 @@ func (s *Server) log(x *exchange, took time.Duration, err error) {
 	if !s.logger.Enabled(request.Context(), level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 12)
+	attrs := make([]slog.Attr, 0, 13)
 	attrs = append(attrs,
 		slog.String("request_id", x.id),
 		slog.String("method", request.Method),
@@ -135,6 +139,9 @@ func (s *Server) log(x *exchange, took time.Duration, err error) {
 		slog.Int64("bytes", response.Size),
 		slog.Float64("duration_ms", milliseconds(took)),
 		slog.String("remote", x.RealIP()))
+	if x.client != nil {
+		attrs = append(attrs, slog.String("client", x.client.Name))
+	}
 	if x.items > 0 {
 		attrs = append(attrs, slog.Int("items", x.items), slog.Int("items_failed", x.failed))
 	}

@@ -78,7 +78,7 @@ func (s *Server) listGroup(ctx context.Context, x *exchange) error {
 	if !count {
 		return s.answerGroup(ctx, x, group, -1)
 	}
-	if prefersLines(x.Request().Header) {
+	if media, err := negotiate(x.Request().Header, mediaJSON, mediaNDJSON); err == nil && media == mediaNDJSON {
 		return refuse(errParameter, "count: a stream of lines has no place for it")
 	}
 	n, err := s.records.CountGroup(ctx, x.collection.Name, group)

@@ -16,7 +16,7 @@ const (
 )
 
 // list answers GET and HEAD of a collection with its records in the order of their IDs: a page, or, when the client
-// accepts application/x-ndjson, all of them or up to limit, a line each.
+// prefers application/x-ndjson, all of them or up to limit, a line each.
 func (s *Server) list(ctx context.Context, x *exchange) error {
 	if x.query.Has(parameterGroup) || x.query.Has(parameterCount) {
 		return s.listGroup(ctx, x)
@@ -29,7 +29,11 @@ func (s *Server) list(ctx context.Context, x *exchange) error {
 // answerList answers with the records of a source. scope names the list, so that its cursors are none of others; count is
 // how many records there are in all, or -1 for nothing said of that.
 func (s *Server) answerList(ctx context.Context, x *exchange, scope string, count int64, from source) error {
-	lines := prefersLines(x.Request().Header)
+	media, err := negotiate(x.Request().Header, mediaJSON, mediaNDJSON)
+	if err != nil {
+		return err
+	}
+	lines := media == mediaNDJSON
 	p, err := pagerOf(x.query, scope, lines)
 	if err != nil {
 		return err

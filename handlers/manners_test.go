@@ -131,7 +131,7 @@ func TestCompression(t *testing.T) {
 // TestCompressedStream: the results of a stream come as they are ready, also compressed.
 func TestCompressedStream(t *testing.T) {
 	r := newRig(t)
-	server := httptest.NewServer(r.Public())
+	server := r.listen()
 	defer server.Close()
 	reader, writer := io.Pipe()
 	request, _ := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/v1/records?op=put", reader)
@@ -162,5 +162,20 @@ func TestCompressedStream(t *testing.T) {
 	_ = writer.Close()
 	if rest, err := io.ReadAll(body); err != nil || len(rest) > 0 {
 		t.Errorf("the end: %q %v", rest, err)
+	}
+}
+
+// TestHeadOfOperators: HEAD works where GET does, also for operators.
+func TestHeadOfOperators(t *testing.T) {
+	r := newRig(t)
+	for _, target := range []string{"/admin/ranges", "/admin/sweeper", "/healthz", "/readyz", "/debug/pprof/cmdline"} {
+		var answers [2]*httptest.ResponseRecorder
+		for i, method := range []string{"GET", "HEAD"} {
+			answers[i] = httptest.NewRecorder()
+			r.Admin().ServeHTTP(answers[i], httptest.NewRequest(method, target, nil))
+		}
+		if answers[0].Code != 200 || answers[1].Code != 200 || answers[0].Header().Get("Content-Type") != answers[1].Header().Get("Content-Type") {
+			t.Errorf("%s: GET %d %v, HEAD %d %v", target, answers[0].Code, answers[0].Header(), answers[1].Code, answers[1].Header())
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -94,15 +95,12 @@ func (p *pager) page(ctx context.Context) error {
 	if p.count >= 0 {
 		body = strconv.AppendInt(append(body, `,"count":`...), p.count, 10)
 	}
-	header := p.x.Response().Header()
 	if page.More {
 		body, _ = jsontext.AppendQuote(append(body, `,"next":`...), p.cursor.String())
-		header[headerLink] = []string{p.next()}
+		p.x.Response().Header()[headerLink] = []string{p.next()}
 	}
 	p.x.items = len(page.Records)
-	header[echo.HeaderContentType] = []string{mediaJSON}
-	header[echo.HeaderCacheControl] = []string{"no-store"}
-	return p.x.send(http.StatusOK, append(body, "}\n"...))
+	return p.x.sendJSON(http.StatusOK, append(body, "}\n"...))
 }
 
 // stream answers with a line for each record. A line break within a document, which can only be between its tokens,
@@ -125,8 +123,7 @@ func (p *pager) stream(ctx context.Context) error {
 		return nil
 	}
 	if err := p.streamPages(page, batch); err != nil {
-		p.x.broken = true
-		return err
+		return fmt.Errorf("%w: %w", errCutOff, err)
 	}
 	header[headerItems] = []string{strconv.Itoa(p.x.items)}
 	return nil
@@ -196,17 +193,12 @@ func (p *pager) write(records []store.Record) error {
 
 // send sends one piece, which the client must take in time.
 func (p *pager) send(piece []byte) error {
-	response := p.x.Response()
 	for len(piece) > 0 {
 		part := piece[:min(len(piece), pieceBytes)]
 		piece = piece[len(part):]
-		p.x.setWriteDeadline(time.Now().Add(p.server.streamIdle))
-		if _, err := response.Write(part); err != nil {
-			return because(errClientGone, err)
+		if err := p.server.sendChunk(p.x, mediaNDJSON, part); err != nil {
+			return err
 		}
-	}
-	if err := http.NewResponseController(response.Writer).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return because(errClientGone, err)
 	}
 	return nil
 }

@@ -20,11 +20,11 @@ const mediaMergePatch = "application/merge-patch+json"
 // headerAcceptPatch lists the media types that PATCH takes.
 const headerAcceptPatch = "Accept-Patch"
 
-// Bounds of the tries of one patch: when another write came between its read and its write, it starts over, after a pause
-// of up to patchPause times the number of tries, at random, so that rivals do not stay in step.
+// Bounds of the tries of one patch: when another write came between its read and its write, it starts over, after a random
+// pause below patchPause, so that rivals do not stay in step. The pause does not grow: newcomers would always win then.
 const (
-	patchTries = 20
-	patchPause = time.Millisecond
+	patchTries = 50
+	patchPause = 4 * time.Millisecond
 )
 
 // patch merges the body into a record that exists. The write demands the version that was read, so that no other write is
@@ -34,11 +34,14 @@ func (s *Server) patch(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if err := x.readTTL(); err != nil {
+		return err
+	}
 	p, err := s.readPatch(x)
 	if err != nil {
 		return err
 	}
-	for try := range patchTries {
+	for range patchTries {
 		rec, err := s.applyPatch(ctx, x, p, cond)
 		if !errors.Is(err, errLostRace) {
 			if err != nil {
@@ -47,7 +50,7 @@ func (s *Server) patch(ctx context.Context, x *exchange) error {
 			return x.sendWritten(http.StatusOK, rec)
 		}
 		select {
-		case <-time.After(rand.N(patchPause * time.Duration(try+1))):
+		case <-time.After(rand.N(patchPause)):
 		case <-ctx.Done():
 			return fmt.Errorf("patch: %w: %w", store.ErrBusy, ctx.Err())
 		}
@@ -114,6 +117,9 @@ func (s *Server) applyPatch(ctx context.Context, x *exchange, p *patch, cond sto
 	}
 	content, err := s.replacement(x, merged)
 	if err != nil {
+		return store.Record{}, err
+	}
+	if content, err = s.patched(x, p, old, content); err != nil {
 		return store.Record{}, err
 	}
 	rec, _, err := s.records.Put(ctx, x.collection.Name, x.key, content, store.Condition{Tags: []store.Tag{old.Tag}})

@@ -45,12 +45,18 @@ func (s *Server) put(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if err := x.readTTL(); err != nil {
+		return err
+	}
 	body, err := x.readRecord(s.recordLimit(x))
 	if err != nil {
 		return err
 	}
 	content, err := s.replacement(x, body)
 	if err != nil {
+		return err
+	}
+	if content, err = s.expiring(x, content); err != nil {
 		return err
 	}
 	var rec store.Record
@@ -104,6 +110,9 @@ func (s *Server) post(ctx context.Context, x *exchange) (err error) {
 		return refuse(errCondition, "POST takes no conditions: without op it only ever creates, and op=delete takes an etag in each item")
 	}
 	if x.idempotency, err = idempotencyOf(header); err != nil {
+		return err
+	}
+	if err := x.readTTL(); err != nil {
 		return err
 	}
 	media, err := mediaType(header)
@@ -171,17 +180,24 @@ func (s *Server) create(ctx context.Context, x *exchange, doc document, position
 
 // createUnder stores a new record under a key.
 func (s *Server) createUnder(ctx context.Context, x *exchange, doc document, key string) (rec store.Record, replayed bool, err error) {
+	if err := s.permitKey(x, key); err != nil {
+		return store.Record{}, false, err
+	}
 	content, err := x.collection.complete(doc, key, s.records.MaxDocumentBytes())
 	if err != nil {
+		return store.Record{}, false, err
+	}
+	if content, err = s.expiring(x, content); err != nil {
 		return store.Record{}, false, err
 	}
 	return s.records.CreateOnce(ctx, x.collection.Name, key, content, x.idempotency.once(x.collection, key, doc.text))
 }
 
-// describe sets the headers that tell a record's version, and returns the ETag.
+// describe sets the headers that tell a record's version and expiry, and returns the ETag.
 func (x *exchange) describe(rec store.Record) string {
 	header, etag := x.Response().Header(), formatETag(rec.Tag)
 	header[headerETag] = []string{etag}
+	describeExpiry(header, rec)
 	header[echo.HeaderLastModified] = []string{rec.UpdatedAt.UTC().Format(http.TimeFormat)}
 	return etag
 }

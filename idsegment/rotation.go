@@ -47,6 +47,19 @@ func (r *Rotation) Set(i int, s *Sequence) {
 	}
 }
 
+// AtHand returns how many IDs of each issuer, by its slot, can be issued without another lease, and how many its next lease
+// will take; 0 and 0 for one without a sequence.
+func (r *Rotation) AtHand() (ids, steps []int64) {
+	for i := range r.slots {
+		var id, step int64
+		if s := r.working(i); s != nil {
+			id, step = s.AtHand()
+		}
+		ids, steps = append(ids, id), append(steps, step)
+	}
+	return ids, steps
+}
+
 // Missing returns the slots without a sequence, from 0. A sequence whose issuer turned out to be rewound is taken out.
 func (r *Rotation) Missing() []int {
 	var missing []int

@@ -240,6 +240,17 @@ func (s *Sequence) Reuse(id int64) {
 	}
 }
 
+// AtHand returns how many IDs can be issued without another lease, and how many the next lease will take.
+func (s *Sequence) AtHand() (ids, step int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids = s.current.Load().left() + int64(len(s.reuse))
+	if s.next != nil {
+		ids += s.next.left()
+	}
+	return ids, s.step.size
+}
+
 // Leased is the end of what has been leased, as far as this process knows: all IDs of the bounds below it are issued, in
 // hand here or with another gateway. It is not above Hi.
 func (s *Sequence) Leased() int64 { return s.leased.Load() }

@@ -21,7 +21,7 @@ func (s *Store) Get(ctx context.Context, collection, key string) (Record, error)
 	if err != nil {
 		return Record{}, err
 	}
-	return r.record(), nil
+	return r.record()
 }
 
 func (s *Store) checkRead(collection, key string) error {
@@ -50,7 +50,7 @@ func (s *Store) lookUp(ctx context.Context, collection, key string) (*row, error
 	case cached:
 		s.cache.drop(collection, key, id)
 		return s.lookUp(ctx, collection, key)
-	case r != nil && r.state == live:
+	case r != nil && r.state == live && r.key != key:
 		s.alarm("an ID was issued twice: an entry points at the row of another key", "collection", collection, "id", id)
 	}
 	return nil, ErrNotFound
@@ -60,12 +60,13 @@ func (s *Store) lookUp(ctx context.Context, collection, key string) (*row, error
 // checked by the statement that writes, and so is that the group is the same: ErrGroupMismatch. Of a replaced record CreatedAt is not known and stays zero. After ErrUnknown the
 // document may have been stored; after every other error it was not.
 func (s *Store) Put(ctx context.Context, collection, key string, content Content, cond Condition) (rec Record, created bool, err error) {
-	p, err := s.checkWrite(collection, key, content)
+	p, err := s.checkWrite(collection, key, &content)
 	if err != nil {
 		return Record{}, false, err
 	}
 	b, cancel := newBudget(ctx)
 	defer cancel()
+	defer func() { s.metrics.countUnknown(opPut, err) }()
 	for range writeTries {
 		rec, err = s.replace(b, collection, key, content, cond)
 		if errors.Is(err, ErrNotFound) {
@@ -140,14 +141,13 @@ func (s *Store) target(ctx context.Context, collection, key string, cond Conditi
 // missed says why a conditional statement found nothing to change: ErrNotFound, ErrPrecondition, or errLost when looking
 // again may tell more, because the ID was cached or the record came into being in between.
 func (s *Store) missed(ctx context.Context, collection string, t target) error {
-	if t.cached {
-		s.cache.drop(collection, t.key, t.id)
-		return errLost
-	}
 	r, err := s.readRow(ctx, collection, t.id)
 	switch {
 	case err != nil:
 		return err
+	case !r.belongsTo(t.key) && t.cached:
+		s.cache.drop(collection, t.key, t.id)
+		return errLost
 	case !r.belongsTo(t.key):
 		return ErrNotFound
 	case t.sameGroup && r.Group != t.Group && (len(t.versions) == 0 || slices.Contains(t.versions, r.version)):
@@ -171,12 +171,13 @@ func (s *Store) resolveUpdate(b budget, collection string, change rowChange, cau
 
 // Delete removes the record of a key: its row first, then its entry. Once the row is gone the record is, so an entry that
 // cannot be removed only dangles. After ErrUnknown the record may be gone; after every other error it was left alone.
-func (s *Store) Delete(ctx context.Context, collection, key string, cond Condition) error {
+func (s *Store) Delete(ctx context.Context, collection, key string, cond Condition) (err error) {
 	if err := s.checkRead(collection, key); err != nil {
 		return err
 	}
 	b, cancel := newBudget(ctx)
 	defer cancel()
+	defer func() { s.metrics.countUnknown(opDelete, err) }()
 	for range writeTries {
 		err := s.remove(b, collection, key, cond)
 		if errors.Is(err, ErrNotFound) && cond.demanded() {

@@ -33,13 +33,14 @@ func (s *Store) Create(ctx context.Context, collection, key string, content Cont
 // created it, that is no conflict, and it is returned as it was created. Once the record has been changed, it is one.
 // ErrReused: the earlier request had another document.
 func (s *Store) CreateOnce(ctx context.Context, collection, key string, content Content, once Once) (rec Record, replayed bool, err error) {
-	p, err := s.checkWrite(collection, key, content)
+	p, err := s.checkWrite(collection, key, &content)
 	if err != nil {
 		return Record{}, false, err
 	}
 	b, cancel := newBudget(ctx)
 	defer cancel()
 	rec, err = s.create(b, p, key, content, once)
+	s.metrics.countUnknown(opCreate, err)
 	var earlier *replayedError
 	if errors.As(err, &earlier) {
 		return earlier.record, true, nil
@@ -52,9 +53,13 @@ type replayedError struct{ record Record }
 
 func (e *replayedError) Error() string { return "created before, by the same request" }
 
-// checkWrite refuses what can be refused before anything is written (I6).
-func (s *Store) checkWrite(collection, key string, content Content) (*placement, error) {
+// checkWrite refuses what can be refused before anything is written (I6). In a collection with columns it makes the
+// document what it will be when it is read.
+func (s *Store) checkWrite(collection, key string, content *Content) (*placement, error) {
 	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	if err := s.split(collection, key, content); err != nil {
 		return nil, err
 	}
 	if limit := s.MaxDocumentBytes(); int64(len(content.Document)) > limit {
@@ -167,13 +172,16 @@ func (c *creation) reserve(id int64) error {
 	return c.takeOver(holder, id)
 }
 
-// takeOver decides what the entry {key, holder} is worth. A live row wins. Otherwise a fence makes sure that no row will
-// ever live at holder, and only then the entry is changed to {key, id}.
+// takeOver decides what the entry {key, holder} is worth. A live row wins, unless it has expired, and then it is removed.
+// Otherwise a fence makes sure that no row will ever live at holder. Only then the entry is changed to {key, id}.
 func (c *creation) takeOver(holder, id int64) error {
 	s := c.store
 	r, err := c.awaitRow(holder)
 	if err == nil && r == nil {
 		r, err = c.fence(holder)
+	}
+	if err == nil && r.outlived(c.key) {
+		r, err = c.bury(holder)
 	}
 	if err != nil {
 		c.ids.reuse(id)
@@ -183,12 +191,13 @@ func (c *creation) takeOver(holder, id int64) error {
 	case r.belongsTo(c.key):
 		c.ids.reuse(id)
 		return c.conflict(r)
-	case r.state == live:
+	case r != nil && r.state == live:
 		s.alarm("an ID was issued twice: an entry points at the row of another key", "collection", c.ids.collection, "id", holder)
 	}
 	swapped, err := s.index.Replace(c.budget, c.ids.collection, c.key, holder, id)
 	switch {
 	case swapped:
+		s.metrics.takeOvers.Inc()
 		return nil
 	case err == nil || errors.Is(err, index.ErrUnavailable):
 		c.ids.reuse(id)
@@ -229,6 +238,7 @@ func (c *creation) fence(id int64) (*row, error) {
 	err := c.store.insertRow(c.budget, c.ids.collection, f)
 	switch {
 	case err == nil:
+		c.store.metrics.fences.WithLabelValues(fenceTakeOver).Inc()
 		return &f, nil
 	case errors.Is(err, sqldb.ErrDuplicate):
 		r, err := c.store.readRow(c.budget, c.ids.collection, id)
@@ -262,7 +272,11 @@ func (c *creation) conflict(r *row) error {
 	if err := c.once.judge(r); err != nil {
 		return err
 	}
-	return &replayedError{r.record()}
+	rec, err := r.record()
+	if err != nil {
+		return err
+	}
+	return &replayedError{rec}
 }
 
 // insert commits the row of a reserved entry, sent at most once: the moment at which the record exists.
@@ -272,7 +286,7 @@ func (c *creation) insert(id int64) (Record, error) {
 	err := s.insertRow(c.budget, c.ids.collection, r)
 	switch {
 	case err == nil:
-		return r.record(), nil
+		return r.record()
 	case errors.Is(err, sqldb.ErrDuplicate):
 		return c.occupied(&r)
 	case errors.Is(err, sqldb.ErrUnknown):
@@ -295,9 +309,11 @@ func (c *creation) occupied(mine *row) (Record, error) {
 	case r == nil || r.state == fence:
 		return Record{}, errLost
 	case r.token == mine.token:
-		return mine.record(), nil
-	case r.key == c.key:
+		return mine.record()
+	case r.belongsTo(c.key):
 		return Record{}, c.conflict(r)
+	case r.key == c.key:
+		return Record{}, errLost // it has expired: the next round takes the entry over
 	}
 	c.store.alarm("an ID was issued twice: its row belongs to another key", "collection", c.ids.collection, "id", mine.id)
 	c.ids.drop(mine.id)
@@ -313,11 +329,12 @@ func (c *creation) resolve(mine *row) (Record, error) {
 	unknown := fmt.Errorf("insert row %d: %w", mine.id, ErrUnknown)
 	switch {
 	case err == nil:
+		c.store.metrics.fences.WithLabelValues(fenceUnanswered).Inc()
 		c.store.removeEntry(ctx, c.ids.collection, c.key, mine.id)
 		return Record{}, unknown // it may have lived and been deleted before the fence
 	case errors.Is(err, sqldb.ErrDuplicate):
 		if r, err := c.store.readRow(ctx, c.ids.collection, mine.id); err == nil && r != nil && r.state == live && r.token == mine.token {
-			return mine.record(), nil
+			return mine.record()
 		}
 	}
 	return Record{}, unknown

@@ -33,6 +33,9 @@ type SweepCounts struct {
 	Entries int64 `json:"entries"`
 	Rows    int64 `json:"rows"`
 	Fences  int64 `json:"fences"`
+	// Expired are those of Rows that had been expired for a minute or longer, of which Buried are gone.
+	Expired int64 `json:"expired"`
+	Buried  int64 `json:"expired_removed"`
 	// Dangling entries were found, of which Removed are gone.
 	Dangling int64 `json:"dangling"`
 	Removed  int64 `json:"removed"`
@@ -55,6 +58,8 @@ func (c *SweepCounts) add(found swept) {
 	c.Entries += found.entries
 	c.Rows += found.rows
 	c.Fences += found.fences
+	c.Expired += found.expired
+	c.Buried += found.buried
 	for _, d := range found.damage {
 		repaired := int64(0)
 		if d.Repaired {
@@ -92,7 +97,8 @@ type Fsck struct {
 	Collections []string
 	// Groups are the members that the documents of collections are grouped by, by the name of the collection.
 	Groups map[string]string
-	// Repair mends dangling entries, stray rows and the directory of groups. Otherwise no entry, row or fence is written.
+	// Repair mends dangling entries, stray rows and the directory of groups, and removes expired rows. Otherwise no entry, row
+	// or fence is written.
 	Repair bool
 	// Grace is the time between the two looks that an entry must be seen dangling in: longer than any request under way
 	// may take, or 0 when nobody else uses the databases.
@@ -138,6 +144,9 @@ func (f Fleet) Fsck(ctx context.Context, about Fsck) (SweepCounts, error) {
 				return SweepCounts{}, fmt.Errorf("%s: %w", node.name, err)
 			}
 			node.rows = rowsOf(db, about.shapes())
+			if err := (adapter{db: db}).expiring(ctx, about.Repair); err != nil {
+				return SweepCounts{}, fmt.Errorf("node %s: %w", node.name, err)
+			}
 		}
 		fleet.nodes = append(fleet.nodes, node)
 	}

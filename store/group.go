@@ -69,7 +69,7 @@ type directory struct {
 func newDirectory(s *Store, collection string) *directory {
 	d := &directory{store: s, collection: collection}
 	d.inserts = lane[index.Entry, struct{}]{
-		size: s.metrics.batchSize.WithLabelValues(laneGroupInsert),
+		seen: s.metrics.lanes[laneGroupInsert],
 		run: func(ctx context.Context, batch []index.Entry) []answer[struct{}] {
 			return answersOf(s.index.Insert(ctx, directoryOf(collection), batch))
 		},

@@ -8,7 +8,7 @@ import (
 	"keyrange/store/sqldb"
 )
 
-// groupIndex is the name of the index over (group_key, id) of a MySQL range table; SQLite, where names of indexes are those
+// groupIndex is the name of the index over (group_key, id, expires_at), which is all that counting needs, of a MySQL range table; SQLite, where names of indexes are those
 // of the whole file, has the name of the table before it. Fences have no group, so that they are not found by it.
 const groupIndex = "by_group"
 
@@ -19,7 +19,7 @@ func groupIndexSQLite(table string) string { return `"` + table + "_" + groupInd
 // tables of a collection that is given a group are empty.
 func indexGroups(ctx context.Context, db *sqldb.DB, table string) error {
 	if db.Engine() == sqldb.SQLite {
-		_, err := db.Exec(ctx, fmt.Sprintf(`CREATE INDEX IF NOT EXISTS %s ON "%s" (group_key, id) WHERE group_key IS NOT NULL`, groupIndexSQLite(table), table))
+		_, err := db.Exec(ctx, fmt.Sprintf(`CREATE INDEX IF NOT EXISTS %s ON "%s" (group_key, id, expires_at) WHERE group_key IS NOT NULL`, groupIndexSQLite(table), table))
 		if err != nil {
 			return fmt.Errorf("index the groups of table %s: %w", table, err)
 		}
@@ -29,7 +29,7 @@ func indexGroups(ctx context.Context, db *sqldb.DB, table string) error {
 	if err != nil || exists {
 		return err
 	}
-	if _, err = db.Exec(ctx, fmt.Sprintf("ALTER TABLE `%s` ADD INDEX %s (group_key, id), ALGORITHM = INPLACE, LOCK = NONE", table, groupIndex)); err == nil {
+	if _, err = db.Exec(ctx, fmt.Sprintf("ALTER TABLE `%s` ADD INDEX %s (group_key, id, expires_at), ALGORITHM = INPLACE, LOCK = NONE", table, groupIndex)); err == nil {
 		return nil
 	}
 	if exists, lookErr := hasGroupIndex(ctx, db, table); lookErr == nil && exists {
@@ -49,10 +49,10 @@ func hasGroupIndex(ctx context.Context, db *sqldb.DB, table string) (found bool,
 
 // grouper finds the rows of a group in a range table of a grouped collection.
 type grouper interface {
-	// members returns the rows of a group within a span of IDs, in the order of their IDs: the first of them up to limit.
+	// members returns the rows of a group that have not expired, within a span of IDs, in the order of their IDs: the first of them up to limit.
 	// Fewer are all that there are.
 	members(ctx context.Context, table, group string, within span, limit int) ([]brief, error)
-	// count counts the rows of a group.
+	// count counts the rows of a group that have not expired.
 	count(ctx context.Context, table, group string) (int64, error)
 }
 
@@ -65,13 +65,14 @@ func (s sqlScanner) byGroup(table string) string {
 }
 
 func (s sqlScanner) members(ctx context.Context, table, group string, within span, limit int) ([]brief, error) {
-	return s.briefs(ctx, "SELECT "+s.columns(table)+" FROM "+s.byGroup(table)+" WHERE group_key = ? AND id >= ? AND id < ? AND state = 0 ORDER BY id LIMIT ?",
+	return s.briefsOf(ctx, table, s.byGroup(table), "group_key = ? AND id >= ? AND id < ? AND state = 0 AND "+aliveSQL(s.db.Engine())+" ORDER BY id LIMIT ?",
 		[]any{[]byte(group), within.lo, within.hi, limit})
 }
 
 // count reads only the index: rows of a group are live.
 func (s sqlScanner) count(ctx context.Context, table, group string) (n int64, err error) {
-	err = s.db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&n) }, "SELECT COUNT(*) FROM "+s.byGroup(table)+" WHERE group_key = ?", []byte(group))
+	err = s.db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&n) },
+		"SELECT COUNT(*) FROM "+s.byGroup(table)+" WHERE group_key = ? AND "+aliveSQL(s.db.Engine()), []byte(group))
 	return n, err
 }
 

@@ -191,8 +191,8 @@ func (s *Store) judgeGroupings(ctx context.Context, nodes []*sqldb.DB, v *Verdic
 	var mu sync.Mutex
 	agreed := map[string]bool{} // collections that some node knows as config does
 	inUse := slices.Contains(nodes, nil)
-	everyNodeUsable(ctx, nodes, v, func(ctx context.Context, i int, db *sqldb.DB) (err error) {
-		changes[i], err = groupings{db}.judge(ctx, s.shapes)
+	s.eachAdapter(ctx, nodes, v, func(f *Finding) bool { return f.usable() }, func(ctx context.Context, i int, a adapter) (err error) {
+		changes[i], err = groupings{a.db}.judge(ctx, s.shapes)
 		mu.Lock()
 		defer mu.Unlock()
 		for collection, shape := range s.shapes {

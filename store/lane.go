@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // lane merges calls of one kind without ever making one wait for others: a call that finds the lane free goes at once,
@@ -25,8 +23,8 @@ type lane[Q, A any] struct {
 	// limit bounds the questions in a batch, and weight (which may be nil) their sizes together, in bytes.
 	limit  int
 	weight func(Q) int
-	// size sees how many questions each batch has; nil when nobody wants to know.
-	size prometheus.Observer
+	// seen is told of each batch; nil when nobody wants to know.
+	seen *laneMetrics
 	// parallel bounds the batches on their way.
 	parallel int
 	// unsent and unknown are what a caller is told that gives up while its question is queued, or on its way.
@@ -51,6 +49,7 @@ type answer[A any] struct {
 type call[Q, A any] struct {
 	question Q
 	deadline time.Time
+	queued   time.Time
 	answer   answer[A]
 	done     chan struct{} // closed when answer is set
 }
@@ -79,7 +78,7 @@ func (l *lane[Q, A]) ask(ctx context.Context, question Q) (A, error) {
 	if !ok {
 		deadline = time.Now().Add(defaultDeadline)
 	}
-	c := &call[Q, A]{question: question, deadline: deadline, done: make(chan struct{})}
+	c := &call[Q, A]{question: question, deadline: deadline, queued: time.Now(), done: make(chan struct{})}
 	l.queue = append(l.queue, c)
 	if free {
 		l.begin()
@@ -114,10 +113,14 @@ func (l *lane[Q, A]) begin() {
 
 // send runs a batch.
 func (l *lane[Q, A]) send(ctx context.Context, batch []Q) []answer[A] {
-	if l.size != nil {
-		l.size.Observe(float64(len(batch)))
+	if l.seen == nil {
+		return l.run(ctx, batch)
 	}
-	return l.run(ctx, batch)
+	began := time.Now()
+	answers := l.run(ctx, batch)
+	l.seen.size.Observe(float64(len(batch)))
+	l.seen.duration.Observe(time.Since(began).Seconds())
+	return answers
 }
 
 // withdraw takes a call out of the queue; not ok when it is on its way already.
@@ -185,6 +188,11 @@ func (l *lane[Q, A]) take() []*call[Q, A] {
 		n++
 	}
 	batch := slices.Clone(l.queue[:n])
+	if l.seen != nil {
+		for now, i := time.Now(), 0; i < n; i++ {
+			l.seen.wait.Observe(now.Sub(batch[i].queued).Seconds())
+		}
+	}
 	l.queue = slices.Delete(l.queue, 0, n)
 	return batch
 }

@@ -53,10 +53,10 @@ func (s *Store) List(ctx context.Context, collection string, walk Walk) (Page, e
 	}
 	err := run(ctx)
 	if len(w.found) == 0 || err == nil && len(w.found) <= walk.Limit && !w.cut {
-		return w.page(len(w.found), false), err
+		return w.page(len(w.found), false, err)
 	}
 	// Either there is one more than asked for, or nobody knows.
-	return w.page(min(len(w.found), walk.Limit), true), nil
+	return w.page(min(len(w.found), walk.Limit), true, nil)
 }
 
 // walker gathers one page.
@@ -76,14 +76,17 @@ type walker struct {
 // full reports whether the page has all that it is to have.
 func (w *walker) full() bool { return w.left == 0 || w.cut }
 
-// page makes a page of the first rows that were found.
-func (w *walker) page(n int, more bool) Page {
+// page makes a page of the first rows that were found, and hands on the error of the walk.
+func (w *walker) page(n int, more bool, err error) (Page, error) {
 	p := Page{More: more, Records: make([]Record, n)}
 	for i := range n {
-		p.Records[i] = w.found[i].record()
-		p.Next = w.found[i].id
+		rec, unreadable := w.found[i].record()
+		if unreadable != nil {
+			return Page{}, unreadable
+		}
+		p.Records[i], p.Next = rec, w.found[i].id
 	}
-	return p
+	return p, err
 }
 
 // rest is the IDs that the walk has yet to look at.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"keyrange/store/sqldb"
 )
 
 // window is what a look at a range table is to return.
@@ -37,8 +39,8 @@ const occupiedTables = 32
 // errCut ends the reading of rows.
 var errCut = errors.New("the window is full")
 
-// listRows lists through each, which reads whole rows.
-func listRows(ctx context.Context, w window, each func(ctx context.Context, where string, args []any, take func(row) error) error) (found []row, cut bool, err error) {
+// listRows lists the live rows that have not expired, through each, which reads whole rows.
+func listRows(ctx context.Context, engine sqldb.Engine, w window, each func(ctx context.Context, where string, args []any, take func(row) error) error) (found []row, cut bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	order, bytes := "ASC", int64(0)
@@ -49,8 +51,8 @@ func listRows(ctx context.Context, w window, each func(ctx context.Context, wher
 	if w.group != "" {
 		where, args = "WHERE group_key = ? AND id >= ? AND id < ?", append([]any{[]byte(w.group)}, args...)
 	}
-	err = each(ctx, where+" AND state = 0 ORDER BY id "+order+" LIMIT ?", append(args, w.limit), func(r row) error {
-		if bytes += int64(len(r.Document)); bytes > w.bytes && (len(found) > 0 || !w.some) {
+	err = each(ctx, where+" AND state = 0 AND "+aliveSQL(engine)+" ORDER BY id "+order+" LIMIT ?", append(args, w.limit), func(r row) error {
+		if bytes += int64(r.size()); bytes > w.bytes && (len(found) > 0 || !w.some) {
 			// Without this, what the server has yet to send would be read to its end. It costs the connection.
 			cancel()
 			cut = true
@@ -67,7 +69,7 @@ func listRows(ctx context.Context, w window, each func(ctx context.Context, wher
 
 // The index of groups is named, lest a small LIMIT makes MySQL walk the whole table in the order of its IDs.
 func (m *mysqlRows) list(ctx context.Context, table string, w window) ([]row, bool, error) {
-	return listRows(ctx, w, func(ctx context.Context, where string, args []any, take func(row) error) error {
+	return listRows(ctx, sqldb.MySQL, w, func(ctx context.Context, where string, args []any, take func(row) error) error {
 		if w.group != "" {
 			where = "FORCE INDEX (" + groupIndex + ") " + where
 		}
@@ -76,7 +78,7 @@ func (m *mysqlRows) list(ctx context.Context, table string, w window) ([]row, bo
 }
 
 func (s *sqliteRows) list(ctx context.Context, table string, w window) ([]row, bool, error) {
-	return listRows(ctx, w, func(ctx context.Context, where string, args []any, take func(row) error) error {
+	return listRows(ctx, sqldb.SQLite, w, func(ctx context.Context, where string, args []any, take func(row) error) error {
 		if w.group != "" {
 			where = "INDEXED BY " + groupIndexSQLite(table) + " " + where
 		}

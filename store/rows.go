@@ -7,6 +7,7 @@ import (
 
 	"keyrange/idsegment"
 	"keyrange/store/sqldb"
+	"keyrange/store/typed"
 )
 
 // rowState tells a record from a fence.
@@ -27,30 +28,46 @@ type row struct {
 	version              int64
 	token                token
 	createdAt, updatedAt time.Time
+	// expired says that the record had ceased to exist when the row was read, by the clock of the node.
+	expired bool
 	Content
 	// cells are the values of the columns that the collection declares, in their order: nil for NULL, or what the driver
 	// takes and gives.
 	cells []any
+	// layout tells that the row was read from columns, of which record makes the document; nil when Document is whole.
+	layout *typed.Layout
 }
 
 // belongsTo reports whether the row is the record of a key.
-func (r *row) belongsTo(key string) bool { return r != nil && r.state == live && r.key == key }
+func (r *row) belongsTo(key string) bool { return r.alive() && r.key == key }
 
 // asFence is the row that proves that no record will ever live at its ID.
 func (r row) asFence() row {
-	r.state, r.cells = fence, nil
+	r.state, r.expired, r.cells = fence, false, nil
 	r.Content = Content{Document: []byte{}} // empty, not nil, which MySQL would take for NULL
 	return r
 }
 
 func (r *row) tag() Tag { return Tag{ID: r.id, Version: r.version} }
 
-func (r *row) record() Record {
-	return Record{Key: r.key, Tag: r.tag(), Content: r.Content, CreatedAt: r.createdAt, UpdatedAt: r.updatedAt}
+// record is the record that a live row holds, or ErrUnreadable.
+func (r *row) record() (Record, error) {
+	content := r.Content
+	if r.layout != nil {
+		document, err := r.layout.Join(r.key, typed.Row{Cells: r.cells, Rest: r.Document})
+		if err != nil {
+			return Record{}, fmt.Errorf("row %d: %w: %w", r.id, ErrUnreadable, err)
+		}
+		content.Document = document
+	}
+	return Record{Key: r.key, Tag: r.tag(), Content: content, CreatedAt: r.createdAt, UpdatedAt: r.updatedAt}, nil
 }
 
-// rowChange is a conditional write to the live row of a key: it puts another content there, or deletes the row when
-// Document is nil.
+// size is about what the content of the row takes in a statement, in bytes.
+func (r *row) size() int { return typed.Row{Cells: r.cells, Rest: r.Document}.Bytes() }
+
+// rowChange is a conditional write to the live row of a key that has not expired: it puts another content there, or deletes
+// the row when Document is nil.
 type rowChange struct {
 	id  int64
 	key string
@@ -58,6 +75,8 @@ type rowChange struct {
 	versions []int64
 	// sameGroup demands that the row is in the group of Content, or in none when that is "".
 	sameGroup bool
+	// expired demands that the row has expired, instead of that it has not. Only for deleting it.
+	expired   bool
 	token     token
 	updatedAt time.Time
 	Content
@@ -66,6 +85,9 @@ type rowChange struct {
 
 // removes reports whether the change deletes the row.
 func (c *rowChange) removes() bool { return c.Document == nil }
+
+// size is as for a row.
+func (c *rowChange) size() int { return typed.Row{Cells: c.cells, Rest: c.Document}.Bytes() }
 
 // changed is what a conditional write did.
 type changed struct {

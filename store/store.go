@@ -18,6 +18,7 @@ import (
 	"keyrange/idsegment"
 	"keyrange/index"
 	"keyrange/store/sqldb"
+	"keyrange/store/typed"
 )
 
 // Config is what a Store is made of. Everything is open already, and whoever opened it closes it after Close.
@@ -48,6 +49,13 @@ type Collection struct {
 	Name string
 	// Group is the member of a document that holds the group of its record; "" when the records have none.
 	Group string
+	// KeyMember is the JSON member of a document that holds its key. It is only looked at with Columns.
+	KeyMember string
+	// Columns keep members of documents apart, so that other tools can query them; none keeps documents whole. Their names
+	// differ, also when case is ignored, and OwnColumn knows none of them.
+	Columns []typed.Column
+	// KeepUnknown keeps members without a column beside the columns, instead of refusing them.
+	KeepUnknown bool
 }
 
 // Store does the record protocol. It is safe for concurrent use.
@@ -85,11 +93,17 @@ type Store struct {
 // that is out of reach is kept out and looked at again and again, except that the first start of all needs every one.
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
-		gate: &gatedIndex{Index: cfg.Index}, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
+		identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
 		placements: map[string]*placement{}, entries: map[string]*entries{}, shapes: schema{}, directories: map[string]*directory{},
 	}
 	cacheBytes, placeBytes := shareCache(cfg.CacheBytes, cfg.Collections)
 	s.cache, s.places = newKeyCache(cacheBytes), newPlaceCache(placeBytes)
+	var names []string
+	for _, c := range cfg.Collections {
+		names = append(names, c.Name)
+		s.shapes[c.Name] = shapeOf(c)
+	}
+	s.gate = s.openGate(cfg.Index, names)
 	s.index = s.gate
 	s.issued = shared(s.listIssued)
 	s.background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -97,14 +111,9 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	for _, i := range cfg.Issuers {
 		s.issuers = append(s.issuers, &issuer{Issuer: i})
 	}
-	var names []string
-	for _, c := range cfg.Collections {
-		names = append(names, c.Name)
-		s.shapes[c.Name] = newShape(c.Group)
-	}
 	s.gauge.surveyor, s.gauge.states = newSurveyor(names, s.issuers, cfg.Now, cfg.AlarmLevels), map[string]string{}
 	if cfg.Metrics != nil {
-		cfg.Metrics.MustRegister(levelsCollector{&s.gauge.latest})
+		cfg.Metrics.MustRegister(levelsCollector{&s.gauge.latest}, segmentsCollector{s}, circuitsCollector{s})
 	}
 	s.topology.Store(s.newTopology(cfg.Fleet, nil))
 	for _, collection := range names {
@@ -162,14 +171,23 @@ type Health struct {
 	Name     string
 	Location string
 	// Err is nil when the dependency answered and is in use.
-	Err  error
-	Took time.Duration
+	Err error
+	// ReadsGoOn: in spite of Err it answers reads.
+	ReadsGoOn bool
+	Took      time.Duration
 }
 
 // Health asks every dependency at once, within the deadline of ctx.
 func (s *Store) Health(ctx context.Context) []Health {
 	checks := []func() Health{
-		func() Health { return check(ctx, "index", "index", s.index.Describe(), s.gate.barred, s.index.Ping) },
+		func() Health {
+			h := check(ctx, "index", "index", s.index.Describe(), s.gate.reads.refusal, s.index.Ping)
+			if h.Err == nil {
+				h.Err = s.gate.writes.refusal()
+				h.ReadsGoOn = h.Err != nil
+			}
+			return h
+		},
 	}
 	for k, i := range s.issuers {
 		checks = append(checks, func() Health {
@@ -188,9 +206,9 @@ func (s *Store) Health(ctx context.Context) []Health {
 	return results
 }
 
-func check(ctx context.Context, kind, name, location string, barred func() error, ping func(context.Context) error) Health {
+func check(ctx context.Context, kind, name, location string, refusal func() error, ping func(context.Context) error) Health {
 	start := time.Now()
-	err := barred()
+	err := refusal()
 	if err == nil {
 		err = ping(ctx)
 	}
@@ -219,6 +237,9 @@ func (s *Store) insertRow(ctx context.Context, collection string, r row) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", sqldb.ErrUnavailable, err)
 	}
+	if err := s.toColumns(collection, r.state, r.key, &r.Content, &r.cells); err != nil {
+		return err
+	}
 	_, err = t.inserts.ask(ctx, r)
 	return err
 }
@@ -228,6 +249,11 @@ func (s *Store) changeRow(ctx context.Context, collection string, c rowChange) (
 	t, err := s.tableOf(collection, c.id)
 	if err != nil {
 		return changed{}, fmt.Errorf("%w: %w", sqldb.ErrUnavailable, err)
+	}
+	if !c.removes() {
+		if err := s.toColumns(collection, live, c.key, &c.Content, &c.cells); err != nil {
+			return changed{}, err
+		}
 	}
 	return t.changes.ask(ctx, c)
 }

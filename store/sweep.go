@@ -76,6 +76,8 @@ type sweptTable struct {
 //     the row and goes after it, and the row was live in between because no ID lives twice (I2, I3).
 //   - An entry is removed only behind a fence where it points (or behind what is there instead), so a create that is about
 //     to insert its row there is refused and starts over. That it is seen dangling twice first is mere politeness.
+//   - An expired row is removed before its entry, by a statement that demands that it has expired, and the entry only when
+//     the row is gone: no row will live there again (I2).
 //   - An entry is made only by an insert that is refused when there is one, or by a compare-and-set.
 //
 // It is safe for concurrent use, also by several gateways at once.
@@ -100,7 +102,9 @@ type sweep struct {
 // swept is what one step has found. After an error it is what was found, and mended, until then.
 type swept struct {
 	entries, rows, fences int64
-	damage                []Damage
+	// expired are those of the rows that are overdue, and buried those that are gone.
+	expired, buried int64
+	damage          []Damage
 	// doubtful are entries that dangle at first sight. Most belong to requests under way.
 	doubtful []doubt
 	// oldFences are those that may be purged.

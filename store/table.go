@@ -21,30 +21,44 @@ type table struct {
 	inserts lane[row, struct{}]
 	reads   lane[int64, *row]
 	changes lane[rowChange, changed]
+	fitting *fitting
 }
 
 func newTable(s *Store, on *node, name string) *table {
-	t := &table{name: name}
+	t := &table{name: name, fitting: newFitting(on, s.shapes, name)}
 	// Looked up on each call, not kept, so that tests can put faults in between.
 	rows := func() rows { return on.rows }
 	t.inserts = lane[row, struct{}]{
-		size: s.metrics.batchSize.WithLabelValues(laneRowInsert),
+		seen: s.metrics.lanes[laneRowInsert],
 		run: func(ctx context.Context, batch []row) []answer[struct{}] {
+			if err := t.fitting.fit(ctx); err != nil {
+				return failed[struct{}](len(batch), err)
+			}
 			return answersOf(rows().insert(ctx, name, batch))
 		},
-		limit: maxInserts, weight: func(r row) int { return len(r.Document) }, parallel: 1,
+		limit: maxInserts, weight: func(r row) int { return r.size() }, parallel: 1,
 		unsent: sqldb.ErrUnavailable, unknown: sqldb.ErrUnknown,
 	}
 	t.reads = lane[int64, *row]{
-		size:  s.metrics.batchSize.WithLabelValues(laneRowRead),
-		run:   func(ctx context.Context, ids []int64) []answer[*row] { return readBatch(ctx, rows(), name, ids) },
+		seen: s.metrics.lanes[laneRowRead],
+		run: func(ctx context.Context, ids []int64) []answer[*row] {
+			if err := t.fitting.fit(ctx); err != nil {
+				return failed[*row](len(ids), err)
+			}
+			return readBatch(ctx, rows(), name, ids)
+		},
 		limit: maxReads, parallel: 2,
 		unsent: sqldb.ErrUnavailable, unknown: sqldb.ErrUnavailable, // a read changes nothing
 	}
 	t.changes = lane[rowChange, changed]{
-		size:  s.metrics.batchSize.WithLabelValues(laneRowChange),
-		run:   func(ctx context.Context, batch []rowChange) []answer[changed] { return rows().change(ctx, name, batch) },
-		limit: maxChanges, weight: func(c rowChange) int { return len(c.Document) }, parallel: 1,
+		seen: s.metrics.lanes[laneRowChange],
+		run: func(ctx context.Context, batch []rowChange) []answer[changed] {
+			if err := t.fitting.fit(ctx); err != nil {
+				return failed[changed](len(batch), err)
+			}
+			return rows().change(ctx, name, batch)
+		},
+		limit: maxChanges, weight: func(c rowChange) int { return c.size() }, parallel: 1,
 		unsent: sqldb.ErrUnavailable, unknown: sqldb.ErrUnknown,
 	}
 	return t
@@ -77,21 +91,21 @@ type entries struct {
 func newEntries(s *Store, collection string) *entries {
 	e := &entries{}
 	e.inserts = lane[index.Entry, struct{}]{
-		size: s.metrics.batchSize.WithLabelValues(laneEntryInsert),
+		seen: s.metrics.lanes[laneEntryInsert],
 		run: func(ctx context.Context, batch []index.Entry) []answer[struct{}] {
 			return answersOf(s.index.Insert(ctx, collection, batch))
 		},
 		limit: maxInserts, parallel: 1, unsent: index.ErrUnavailable, unknown: index.ErrUnknown,
 	}
 	e.finds = lane[string, int64]{
-		size: s.metrics.batchSize.WithLabelValues(laneEntryFind),
+		seen: s.metrics.lanes[laneEntryFind],
 		run: func(ctx context.Context, keys []string) []answer[int64] {
 			return findBatch(ctx, s.index, collection, keys)
 		},
 		limit: maxReads, parallel: 1, unsent: index.ErrUnavailable, unknown: index.ErrUnavailable,
 	}
 	e.removals = lane[index.Entry, struct{}]{
-		size: s.metrics.batchSize.WithLabelValues(laneEntryRemove),
+		seen: s.metrics.lanes[laneEntryRemove],
 		run: func(ctx context.Context, batch []index.Entry) []answer[struct{}] {
 			return answersOf(repeat(s.index.Remove(ctx, collection, batch), len(batch)))
 		},

@@ -32,6 +32,7 @@ type exportOptions struct {
 	collection string
 	out        string // a file to write, "-" for standard output
 	order      string // asc or desc
+	caller     callerOptions
 }
 
 // exportCommand needs nothing but a gateway's URL: no config, no database. Its context ends at an interruption.
@@ -57,6 +58,7 @@ func exportCommand() *cobra.Command {
 	flags.StringVar(&o.collection, "collection", "", "collection to export")
 	flags.StringVar(&o.out, "out", "-", "file to write; - is standard output, which cannot be resumed")
 	flags.StringVar(&o.order, "order", "asc", "asc or desc, by ID")
+	o.caller.addTo(cmd)
 	for _, name := range []string{"server", "collection"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
 			panic(err) // only for a flag that was not declared above
@@ -99,8 +101,12 @@ func newExportRun(o exportOptions) (*exportRun, error) {
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
+	sender, err := newImportSender(base, o.collection, 1, o.caller)
+	if err != nil {
+		return nil, err
+	}
 	return &exportRun{
-		exportOptions: o, sender: newImportSender(base, o.collection, 1), saveEvery: exportSaveEvery, now: time.Now,
+		exportOptions: o, sender: sender, saveEvery: exportSaveEvery, now: time.Now,
 		state: exportState{Version: exportStateVersion, Server: o.server, Collection: o.collection, Order: o.order},
 	}, nil
 }

@@ -15,7 +15,7 @@ import (
 const (
 	exportStateVersion = 1
 	// exportSaveEvery is how much work is done again after an interruption. Noting costs a write to the disk that waits.
-	exportSaveEvery = time.Second
+	exportSaveEvery = 100 * time.Millisecond
 	exportSuffix    = ".progress"
 )
 

@@ -56,6 +56,7 @@ type importOptions struct {
 	batch       int    // most records per request
 	concurrency int    // requests at a time
 	failures    string // a file to write, empty for none
+	caller      callerOptions
 }
 
 // importCommand needs nothing but a gateway's URL: no config, no database. Its context ends at an interruption.
@@ -85,6 +86,7 @@ func importCommand() *cobra.Command {
 	flags.IntVar(&o.batch, "batch", 2000, "most records per request")
 	flags.IntVar(&o.concurrency, "concurrency", 4, "requests at a time")
 	flags.StringVar(&o.failures, "failures", "", "write every failed record's line, status, code and detail to this file (NDJSON)")
+	o.caller.addTo(cmd)
 	for _, name := range []string{"server", "collection"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
 			panic(err) // only for a flag that was not declared above
@@ -139,7 +141,11 @@ func newImportRun(o importOptions, path string) (*importRun, error) {
 	if o.key.field == "" {
 		o.key.field = o.key.member
 	}
-	return &importRun{importOptions: o, sender: newImportSender(base, o.collection, o.concurrency), now: time.Now}, nil
+	sender, err := newImportSender(base, o.collection, o.concurrency, o.caller)
+	if err != nil {
+		return nil, err
+	}
+	return &importRun{importOptions: o, sender: sender, now: time.Now}, nil
 }
 
 // file imports the file at path, or stdin for "-", and prints the report. The error is nil only when every record of

@@ -70,18 +70,19 @@ type importSender struct {
 	backoff time.Duration
 }
 
-func newImportSender(base *url.URL, collection string, concurrency int) importSender {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
+func newImportSender(base *url.URL, collection string, concurrency int, caller callerOptions) (importSender, error) {
+	transport, err := caller.transport()
+	if err != nil {
+		return importSender{}, err
+	}
 	transport.MaxIdleConnsPerHost = concurrency
+	client, err := caller.client(transport)
 	return importSender{
-		client: &http.Client{
-			Transport:     transport,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		client:  client,
 		target:  base.JoinPath("v1", url.PathEscape(collection)),
 		idle:    importIdle,
 		backoff: importBackoff,
-	}
+	}, err
 }
 
 // nextChunk reads records until there are enough for a request; records that are no good go to the tally. It returns

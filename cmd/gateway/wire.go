@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"keyrange/idsegment"
 	"keyrange/index"
@@ -21,6 +20,8 @@ type parts struct {
 	store    *store.Store
 	identity *store.Identity
 	metrics  *prometheus.Registry
+	// dependencies are the metrics of databases.
+	dependencies *dependencies
 	// nodes are the databases of nodes by name.
 	nodes map[string]nodeDatabase
 	// closers end everything else, to be called in reverse order.
@@ -34,7 +35,9 @@ type nodeDatabase struct {
 }
 
 func newParts() *parts {
-	return &parts{metrics: prometheus.NewRegistry(), nodes: map[string]nodeDatabase{}}
+	p := &parts{nodes: map[string]nodeDatabase{}}
+	p.metrics, p.dependencies = newMetrics()
+	return p
 }
 
 // openParts connects to the databases that the config names, makes sure that each is who config says it is, and builds
@@ -42,7 +45,6 @@ func newParts() *parts {
 // nothing stays open.
 func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts, err error) {
 	p = newParts()
-	p.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer func() {
 		if err != nil {
 			p.closeDatabases()
@@ -61,7 +63,7 @@ func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts,
 		return p, err
 	}
 	p.store, err = store.New(ctx, store.Config{
-		Fleet: fleet, Index: ix,
+		Fleet: fleet, Index: index.Observed(ix, p.dependencies.observe(kindIndex, kindIndex)),
 		Collections: collectionsOf(cfg), Identity: p.identity,
 		CacheBytes: int64(cfg.Cache.MaxBytes),
 		Placement:  placementOf(cfg), AlarmLevels: alarmLevelsOf(cfg), Sweeping: sweepingOf(cfg),
@@ -81,11 +83,13 @@ func (p *parts) openFleet(cfg *Config) (fleet store.Fleet, err error) {
 		return fleet, err
 	}
 	for i, c := range cfg.IDs.Issuers {
-		db, err := sqldb.New(c.DSN.Reveal(), sqldb.Options{})
+		name := store.IssuerName(i, len(cfg.IDs.Issuers))
+		db, err := sqldb.New(c.DSN.Reveal(), sqldb.Options{Observe: p.dependencies.observe(kindIssuer, name)})
 		if err != nil {
 			return fleet, fmt.Errorf("ids.issuers[%d]: %w", i, err)
 		}
 		p.closers = append(p.closers, db.Close)
+		p.dependencies.watch(kindIssuer, name, db)
 		fleet.Issuers = append(fleet.Issuers, idsegment.NewIssuer(db, i+1, len(cfg.IDs.Issuers)))
 	}
 	if fleet.Nodes, err = p.openNodes(cfg); err == nil {
@@ -141,7 +145,7 @@ func (p *parts) openNodes(cfg *Config) (nodes []*sqldb.DB, err error) {
 		running, ok := p.nodes[n.Name]
 		db := running.DB
 		if !ok || running.dsn != n.DSN {
-			if db, err = sqldb.New(n.DSN.Reveal(), sqldb.Options{MaxConnections: n.Connections}); err != nil {
+			if db, err = sqldb.New(n.DSN.Reveal(), sqldb.Options{MaxConnections: n.Connections, Observe: p.dependencies.observe(kindNode, n.Name)}); err != nil {
 				p.discard(cfg, nodes)
 				return nil, fmt.Errorf("nodes[%d] (%s): %w", i, n.Name, err)
 			}
@@ -160,6 +164,7 @@ func (p *parts) adopt(cfg *Config, nodes []*sqldb.DB) {
 			_ = running.Close() // whatever it wrote was acknowledged
 		}
 		p.nodes[n.Name] = nodeDatabase{nodes[i], n.DSN}
+		p.dependencies.watch(kindNode, n.Name, nodes[i])
 	}
 }
 
@@ -213,7 +218,9 @@ func (p *parts) closeDatabases() {
 func collectionsOf(cfg *Config) []store.Collection {
 	all := make([]store.Collection, len(cfg.Collections))
 	for i, c := range cfg.Collections {
-		all[i] = store.Collection{Name: c.Name, Group: c.Group}
+		all[i] = store.Collection{
+			Name: c.Name, Group: c.Group, KeyMember: c.Key, Columns: columnsOf(c), KeepUnknown: c.UnknownMembers == unknownKeep,
+		}
 	}
 	return all
 }

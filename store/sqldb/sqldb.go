@@ -43,6 +43,9 @@ type Options struct {
 	MaxConnections int
 	// ConnectTimeout bounds one connection attempt; default 2 s.
 	ConnectTimeout time.Duration
+	// Observe is told of each call that asks the database: what it was, how long it took with the wait for a connection and
+	// all attempts, and what became of it. nil when nobody wants to know.
+	Observe func(operation string, took time.Duration, err error)
 }
 
 // DB is a database. It is safe for concurrent use once Connect has succeeded; before, only Connect, Ping and what tells
@@ -55,6 +58,7 @@ type DB struct {
 	// connecting lets one caller at a time connect, and guards unlockFile.
 	connecting sync.Mutex
 	unlockFile func()
+	observer   func(operation string, took time.Duration, err error)
 }
 
 // Server is what a database said of itself when it was connected to.
@@ -77,7 +81,7 @@ func New(rawURL string, opts Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{location: loc}
+	db := &DB{location: loc, observer: opts.Observe}
 	if loc.Engine == MySQL {
 		err = db.prepareMySQL(opts)
 	}
@@ -186,6 +190,21 @@ func (db *DB) SetMaxConnections(n int) {
 	}
 }
 
+// observe tells the observer of a call that ends.
+func (db *DB) observe(operation string, began time.Time, err *error) {
+	if db.observer != nil {
+		db.observer(operation, time.Since(began), *err)
+	}
+}
+
+// Pool says how many connections there are and how long calls waited for one: of SQLite, of its one writer. Zero before Connect.
+func (db *DB) Pool() sql.DBStats {
+	if db.server.Load() == nil {
+		return sql.DBStats{}
+	}
+	return db.write.Stats()
+}
+
 // Close ends all connections. It may be called twice.
 func (db *DB) Close() error {
 	db.connecting.Lock()
@@ -214,7 +233,7 @@ const (
 // takes effect at most once. Errors match one of the package's outcomes.
 func (db *DB) Exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	var result sql.Result
-	err := db.retry(ctx, func(conn *sql.Conn) error {
+	err := db.retry(ctx, "execute", func(conn *sql.Conn) error {
 		var err error
 		result, err = conn.ExecContext(db.sendContext(ctx), query, args...)
 		return err
@@ -225,7 +244,7 @@ func (db *DB) Exec(ctx context.Context, query string, args ...any) (sql.Result, 
 // ExecReturning runs one autocommit statement with a RETURNING clause, which only SQLite has on every statement, and
 // scans its row into dest. It returns sql.ErrNoRows when the statement changed no row; otherwise see Exec.
 func (db *DB) ExecReturning(ctx context.Context, dest []any, query string, args ...any) error {
-	return db.retry(ctx, func(conn *sql.Conn) error {
+	return db.retry(ctx, "execute", func(conn *sql.Conn) error {
 		return conn.QueryRowContext(db.sendContext(ctx), query, args...).Scan(dest...)
 	})
 }
@@ -233,7 +252,7 @@ func (db *DB) ExecReturning(ctx context.Context, dest []any, query string, args 
 // Tx runs fn in one transaction on a writing connection and commits it when fn returns nil. It is sent again like Exec,
 // so fn must start from scratch each time.
 func (db *DB) Tx(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
-	return db.retry(ctx, func(conn *sql.Conn) error {
+	return db.retry(ctx, "transaction", func(conn *sql.Conn) error {
 		ctx := db.sendContext(ctx)
 		tx, err := conn.BeginTx(ctx, nil)
 		if err != nil {
@@ -261,7 +280,7 @@ type Effect struct{ Affected, LastInsertID int64 }
 // effect all or none; it is sent again like Exec.
 func (db *DB) ExecAll(ctx context.Context, statements []Statement) ([]Effect, error) {
 	var effects []Effect
-	err := db.retry(ctx, func(conn *sql.Conn) error {
+	err := db.retry(ctx, "batch", func(conn *sql.Conn) error {
 		var err error
 		effects, err = execMySQL(ctx, conn, statements)
 		return err
@@ -271,7 +290,8 @@ func (db *DB) ExecAll(ctx context.Context, statements []Statement) ([]Effect, er
 
 // Query reads rows from the primary and calls scan for each. Reading changes nothing, so a failure is ErrUnavailable
 // or ErrRejected; it is sent again when a connection turns out to be dead.
-func (db *DB) Query(ctx context.Context, scan func(rows *sql.Rows) error, query string, args ...any) error {
+func (db *DB) Query(ctx context.Context, scan func(rows *sql.Rows) error, query string, args ...any) (err error) {
+	defer db.observe("query", time.Now(), &err)
 	rows, err := db.read.QueryContext(ctx, query, args...)
 	if err != nil {
 		return translate("query", err, unsent)
@@ -309,7 +329,8 @@ func (db *DB) sendContext(ctx context.Context) context.Context {
 
 // retry takes a connection and runs send on it, again while the outcome proves that nothing happened. Waiting for the
 // connection and sending are separate steps, because only a failure of the second leaves an unknown outcome.
-func (db *DB) retry(ctx context.Context, send func(*sql.Conn) error) error {
+func (db *DB) retry(ctx context.Context, operation string, send func(*sql.Conn) error) (err error) {
+	defer db.observe(operation, time.Now(), &err)
 	for attempt := 1; ; attempt++ {
 		conn, err := db.write.Conn(ctx)
 		if err != nil {
