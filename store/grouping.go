@@ -217,3 +217,16 @@ func (s *Store) judgeGroupings(ctx context.Context, nodes []*sqldb.DB, v *Verdic
 	}
 	return changes
 }
+
+// JudgeGroups adds to a verdict what is wrong with nodes whose records are grouped by other members than config says; groups
+// has those by collection, "" for none. It writes nothing.
+func (f Fleet) JudgeGroups(ctx context.Context, v *Verdict, groups map[string]string) {
+	shapes := schema{}
+	for collection, member := range groups {
+		shapes[collection] = newShape(member)
+	}
+	everyNodeUsable(ctx, f.Nodes, v, func(ctx context.Context, _ int, db *sqldb.DB) error {
+		_, err := groupings{db}.judge(ctx, shapes)
+		return err
+	})
+}
