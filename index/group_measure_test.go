@@ -43,7 +43,9 @@ func TestMeasureGroups(t *testing.T) {
 			return err
 		}
 	}
-	entry := func(i int) bson.D { return bson.D{{Key: "_id", Value: fmt.Sprintf("k%d", i*7919%1_000_003)}, {Key: "id", Value: int64(i)}} }
+	entry := func(i int) bson.D {
+		return bson.D{{Key: "_id", Value: fmt.Sprintf("k%d", i*7919%1_000_003)}, {Key: "id", Value: int64(i)}}
+	}
 	groupOf := func(i int) string {
 		if i%2 == 0 {
 			return "large"

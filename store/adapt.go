@@ -148,7 +148,7 @@ func (a adapter) additions(table string, columns []column) []string {
 // judgeNodes looks, without changing anything, whether the range tables of the nodes of a verdict can be brought to the
 // shapes of their collections. Where not, that is a fault of the node.
 func (s *Store) judgeNodes(ctx context.Context, nodes []*sqldb.DB, v *Verdict) {
-	s.eachAdapter(ctx, nodes, v, func(f *Finding) bool { return f.Err == nil && !f.Away },
+	eachAdapter(ctx, nodes, s.shapes, v, func(f *Finding) bool { return f.Err == nil && !f.Away },
 		func(ctx context.Context, _ int, a adapter) error { return a.check(ctx) })
 }
 
@@ -156,7 +156,7 @@ func (s *Store) judgeNodes(ctx context.Context, nodes []*sqldb.DB, v *Verdict) {
 // One that cannot be is a fault of its node.
 func (s *Store) adaptNodes(ctx context.Context, nodes []*sqldb.DB, v *Verdict) {
 	changes := s.judgeGroupings(ctx, nodes, v)
-	s.eachAdapter(ctx, nodes, v, func(f *Finding) bool { return f.usable() }, func(ctx context.Context, i int, a adapter) error {
+	eachAdapter(ctx, nodes, s.shapes, v, func(f *Finding) bool { return f.usable() }, func(ctx context.Context, i int, a adapter) error {
 		if err := a.adapt(ctx); err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (s *Store) adaptNodes(ctx context.Context, nodes []*sqldb.DB, v *Verdict) {
 }
 
 // eachAdapter does one thing to some nodes of a verdict, many at a time. An error is a finding on the node.
-func (s *Store) eachAdapter(ctx context.Context, nodes []*sqldb.DB, v *Verdict, which func(*Finding) bool, do func(ctx context.Context, i int, a adapter) error) {
+func eachAdapter(ctx context.Context, nodes []*sqldb.DB, shapes schema, v *Verdict, which func(*Finding) bool, do func(ctx context.Context, i int, a adapter) error) {
 	var group errgroup.Group
 	group.SetLimit(verifyAtOnce)
 	for i, db := range nodes {
@@ -181,7 +181,7 @@ func (s *Store) eachAdapter(ctx context.Context, nodes []*sqldb.DB, v *Verdict, 
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 			defer cancel()
-			if err := do(ctx, i, adapter{db, s.shapes}); err != nil {
+			if err := do(ctx, i, adapter{db, shapes}); err != nil {
 				found.Away = errors.Is(err, sqldb.ErrUnavailable) || errors.Is(err, sqldb.ErrUnknown)
 				found.Err = fmt.Errorf("node at %s: %w", db.Location(), err)
 			}

@@ -17,13 +17,6 @@ import (
 // MaxGroupBytes is the length of the longest group, the same on every engine.
 const MaxGroupBytes = 255
 
-var (
-	// ErrGroup: the text is no group, or the collection has none; the message says why.
-	ErrGroup = errors.New("invalid group")
-	// ErrGroupMismatch: the record is in another group than the content that was to replace it. Groups never change.
-	ErrGroupMismatch = errors.New("the record is in another group")
-)
-
 // CheckGroup applies the rules for groups: those for keys, with at most MaxGroupBytes bytes. The error matches ErrGroup.
 func CheckGroup(group string) error {
 	switch {

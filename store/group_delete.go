@@ -25,9 +25,6 @@ const (
 	deletionsAtOnce = 4
 )
 
-// ErrNoDeletion: there is no deletion of this id, or it was done long ago.
-var ErrNoDeletion = errors.New("deletion not found")
-
 // Deletion is the deletion of all records of a group, as far as it has come.
 type Deletion struct {
 	ID, Group string

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -101,5 +102,41 @@ func TestGroupLarge(t *testing.T) {
 			n, err := s.CountGroup(ctx, testCollection, "large")
 			return int(n), err
 		})
+	})
+}
+
+// TestMeasureGroupCreates prints what creates cost without a group, in groups that are known, and each in a new group.
+func TestMeasureGroupCreates(t *testing.T) {
+	count := 256
+	if os.Getenv("GATEWAY_TEST_LONG") != "" {
+		count = 6400
+	}
+	engines(t, func(t *testing.T, d deployment) {
+		d = d.grouped()
+		d.Size = 1_000_000
+		s := d.open(t)
+		s.Warm(t.Context())
+		const workers = 64
+		for round := range 3 {
+			for what, groupOf := range map[string]func(i int) string{
+				"without a group": func(int) string { return "" },
+				"known groups":    func(i int) string { return fmt.Sprint("known ", i%40) },
+				"new groups":      func(i int) string { return fmt.Sprint("new ", round, i) },
+			} {
+				began := time.Now()
+				var wg sync.WaitGroup
+				for w := range workers {
+					wg.Go(func() {
+						for i := w; i < count; i += workers {
+							if _, err := s.Create(t.Context(), testCollection, fmt.Sprintf("%s-%d-%d", what, round, i), member(groupOf(i), "v")); err != nil {
+								t.Errorf("create: %v", err)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				t.Logf("round %d, %-16s %8.0f creates/s", round, what, float64(count)/time.Since(began).Seconds())
+			}
+		}
 	})
 }

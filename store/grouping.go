@@ -191,7 +191,7 @@ func (s *Store) judgeGroupings(ctx context.Context, nodes []*sqldb.DB, v *Verdic
 	var mu sync.Mutex
 	agreed := map[string]bool{} // collections that some node knows as config does
 	inUse := slices.Contains(nodes, nil)
-	s.eachAdapter(ctx, nodes, v, func(f *Finding) bool { return f.usable() }, func(ctx context.Context, i int, a adapter) (err error) {
+	eachAdapter(ctx, nodes, s.shapes, v, func(f *Finding) bool { return f.usable() }, func(ctx context.Context, i int, a adapter) (err error) {
 		changes[i], err = groupings{a.db}.judge(ctx, s.shapes)
 		mu.Lock()
 		defer mu.Unlock()
@@ -216,4 +216,17 @@ func (s *Store) judgeGroupings(ctx context.Context, nodes []*sqldb.DB, v *Verdic
 		}
 	}
 	return changes
+}
+
+// JudgeGroups adds to a verdict what is wrong with nodes whose records are grouped by other members than config says; groups
+// has those by collection, "" for none. It writes nothing.
+func (f Fleet) JudgeGroups(ctx context.Context, v *Verdict, groups map[string]string) {
+	shapes := schema{}
+	for collection, member := range groups {
+		shapes[collection] = newShape(member)
+	}
+	eachAdapter(ctx, f.Nodes, shapes, v, func(f *Finding) bool { return f.usable() }, func(ctx context.Context, _ int, a adapter) error {
+		_, err := groupings{a.db}.judge(ctx, shapes)
+		return err
+	})
 }

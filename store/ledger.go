@@ -69,16 +69,23 @@ func (l sqlLedger) enter(ctx context.Context, table string, issuer int, s idsegm
 		return false, fmt.Errorf("%w: it is noted, but not compared: %s", sqldb.ErrUnknown, err.Error())
 	}
 	if end <= s.Start {
-		if err := l.sameGrouping(ctx, table); err == nil {
-			return true, nil
-		} else if dropErr := l.shorten(ctx, table, issuer, s); dropErr != nil || !errors.Is(err, errGrouping) {
-			return false, fmt.Errorf("%w: it is noted, but not used: %s", sqldb.ErrUnknown, err.Error())
-		} else {
-			return false, err
-		}
+		return l.allowed(ctx, table, issuer, s)
 	}
 	// Left behind it would do no harm: nobody uses the segment.
 	_, err = l.db.Exec(ctx, "DELETE FROM gateway_segment WHERE range_table = ? AND issuer = ? AND start_id = ?", []byte(table), issuer, s.Start)
+	return false, err
+}
+
+// allowed lets a segment be used that was noted just now, or takes it back when this gateway's config groups the records of
+// its collection in another way.
+func (l sqlLedger) allowed(ctx context.Context, table string, issuer int, s idsegment.Segment) (bool, error) {
+	err := l.sameGrouping(ctx, table)
+	if err == nil {
+		return true, nil
+	}
+	if dropErr := l.shorten(ctx, table, issuer, s); dropErr != nil || !errors.Is(err, errGrouping) {
+		return false, fmt.Errorf("%w: it is noted, but not used: %s", sqldb.ErrUnknown, err.Error())
+	}
 	return false, err
 }
 

@@ -22,6 +22,12 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrMember: a member of the document is not what its column takes; a *typed.MemberError says which.
 	ErrMember = errors.New("invalid member")
+	// ErrGroup: the text is no group, or the collection has none; the message says why.
+	ErrGroup = errors.New("invalid group")
+	// ErrGroupMismatch: the record is in another group than the content that was to replace it. Groups never change.
+	ErrGroupMismatch = errors.New("the record is in another group")
+	// ErrNoDeletion: there is no deletion of this id, or it was done long ago.
+	ErrNoDeletion = errors.New("deletion not found")
 	// ErrTooLarge: the document does not fit the smallest node.
 	ErrTooLarge = errors.New("document too large")
 	// ErrNotFound: there is no record under the key.

@@ -107,9 +107,11 @@ func TestGroupsOutliveGateways(t *testing.T) {
 
 		// Without the group in the config, records would be made that belong to none.
 		folder = gateway.WriteConfig(t, s.Config())
-		printed, code := gateway.Run(t, folder, nil, "serve")
-		if code == 0 || !strings.Contains(printed, "can never change") || !strings.Contains(printed, "customer") {
-			t.Errorf("started without the group: exit code %d\n%s", code, printed)
+		for _, command := range []string{"check", "serve", "fsck"} {
+			printed, code := gateway.Run(t, folder, nil, command)
+			if code == 0 || !strings.Contains(printed, "can never change") || !strings.Contains(printed, "customer") {
+				t.Errorf("gateway %s without the group: exit code %d\n%s", command, code, printed)
+			}
 		}
 	})
 }
