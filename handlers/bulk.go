@@ -35,10 +35,20 @@ type frame struct {
 	live bool
 }
 
+// operation is what a bulk request does with each of its items.
+type operation struct {
+	// scan reads an item from its text. The key that it finds makes later items with the same key wait.
+	scan func(raw []byte, it *item) error
+	// run does the work and returns what the result of the item says. ctx ends at the item's own timeout.
+	run func(ctx context.Context, it *item) (rec store.Record, status int, err error)
+}
+
 // item is one record of a bulk request. All but done belong to the goroutine that works on it until done is closed, and
 // to the writer of the results afterwards.
 type item struct {
 	doc document
+	// cond is what the item demands of the record that is there.
+	cond store.Condition
 	// position counts the items from 0.
 	position int
 	// weight is what the item takes of the window.
@@ -47,18 +57,21 @@ type item struct {
 	earlier *item
 	done    chan struct{}
 
-	// rec is the record created; of one that was there, it has only key and tag.
+	// rec is the record written; of one that was in the way, it has only key and tag.
 	rec store.Record
-	err error
+	// status is that of success.
+	status int
+	err    error
 }
 
 // bulk is one bulk request under way: the request's goroutine reads items and starts a worker for each, another one
 // writes their results in order.
 type bulk struct {
-	server *Server
-	x      *exchange
-	frame  frame
-	window *semaphore.Weighted
+	server    *Server
+	x         *exchange
+	operation operation
+	frame     frame
+	window    *semaphore.Weighted
 	// queue has the items whose results are to be written, in order.
 	queue chan *item
 
@@ -67,12 +80,12 @@ type bulk struct {
 	underWay map[string]*item
 }
 
-// runBulk creates the records of a bulk request and answers with a result for each. source gives their texts, or the
+// runBulk does an operation with each item of a bulk request and answers with a result for each. source gives their texts, or the
 // error of one that has none; an error that matches errClientGone ends it and gets no result. Its context ends when
 // results can no longer be written. Every item has the request timeout for itself.
-func (s *Server) runBulk(x *exchange, f frame, source func(stop context.Context) iter.Seq2[[]byte, error]) (err error) {
+func (s *Server) runBulk(x *exchange, op operation, f frame, source func(stop context.Context) iter.Seq2[[]byte, error]) (err error) {
 	b := &bulk{
-		server: s, x: x, frame: f,
+		server: s, x: x, operation: op, frame: f,
 		window:   semaphore.NewWeighted(bulkWindowBytes),
 		queue:    make(chan *item, bulkWindowItems),
 		underWay: make(map[string]*item),
@@ -111,7 +124,7 @@ func (b *bulk) readItems(client, stop context.Context, source iter.Seq2[[]byte, 
 			return nil
 		}
 		if it.err == nil {
-			it.doc, it.err = scanDocument(raw, b.x.collection.KeyMember)
+			it.err = b.operation.scan(raw, it)
 		}
 		if it.err != nil {
 			close(it.done)
@@ -126,7 +139,7 @@ func (b *bulk) readItems(client, stop context.Context, source iter.Seq2[[]byte, 
 	return nil
 }
 
-// enter makes an item wait for an earlier one with its key, so that of two the first wins.
+// enter makes an item wait for an earlier one with its key, so that they are done in their order.
 func (b *bulk) enter(it *item) {
 	if !it.doc.hasKey {
 		return
@@ -146,7 +159,7 @@ func (b *bulk) leave(it *item) {
 	}
 }
 
-// work creates the record of one item.
+// work does the operation with one item.
 func (b *bulk) work(client context.Context, it *item) {
 	defer close(it.done)
 	defer b.leave(it)
@@ -161,12 +174,20 @@ func (b *bulk) work(client context.Context, it *item) {
 	}
 	ctx, cancel := context.WithTimeout(client, b.x.limits.RequestTimeout)
 	defer cancel()
-	rec, _, err := b.server.create(ctx, b.x, it.doc, it.position)
+	var rec store.Record
+	var status int
+	var err error
+	if it.doc.hasKey {
+		err = b.server.permitKey(b.x, it.doc.key) // a made key is looked at when it is made
+	}
+	if err == nil {
+		rec, status, err = b.operation.run(ctx, it)
+	}
 	it.err = settle(client, ctx, false, err)
 	var conflict *store.ConflictError
 	switch {
 	case err == nil:
-		it.rec = rec
+		it.rec, it.status = rec, status
 	case errors.As(err, &conflict):
 		it.rec.Tag = conflict.Existing
 	}
@@ -247,13 +268,7 @@ func (w *resultWriter) sendLive() {
 // send sends what is gathered; the first time the header goes before it.
 func (w *resultWriter) send() {
 	if w.err == nil {
-		response := w.x.Response()
-		response.Header()[echo.HeaderContentType] = []string{w.frame.contentType}
-		w.x.setWriteDeadline(time.Now().Add(w.server.streamIdle))
-		_, err := response.Write(w.buffer)
-		flushErr := http.NewResponseController(response.Writer).Flush()
-		if err = errors.Join(err, flushErr); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			w.err = because(errClientGone, err)
+		if w.err = w.server.sendChunk(w.x, w.frame.contentType, w.buffer); w.err != nil {
 			w.broken()
 			// The reader may be waiting for a client that only sends.
 			w.x.setReadDeadline(time.Unix(1, 0))
@@ -262,9 +277,23 @@ func (w *resultWriter) send() {
 	w.buffer = w.buffer[:0]
 }
 
+// sendChunk sends a part of an answer whose length is not known; the first time the header goes before it. Waiting for
+// the client is bounded. An error matches errClientGone.
+func (s *Server) sendChunk(x *exchange, contentType string, chunk []byte) error {
+	response := x.Response()
+	response.Header()[echo.HeaderContentType] = []string{contentType}
+	x.setWriteDeadline(time.Now().Add(s.streamIdle))
+	_, err := response.Write(chunk)
+	flushErr := http.NewResponseController(response.Writer).Flush()
+	if err = errors.Join(err, flushErr); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return because(errClientGone, err)
+	}
+	return nil
+}
+
 // result appends the result of one item and returns its status.
 func (w *resultWriter) result(it *item) int {
-	line, detail := &status{status: http.StatusCreated}, ""
+	line, detail := &status{status: it.status}, ""
 	if it.err != nil {
 		line, detail = statusOf(it.err)
 	}

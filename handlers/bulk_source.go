@@ -23,8 +23,8 @@ var arrayFrame = frame{contentType: mediaJSON, open: `{"results":[`, between: ",
 // linesFrame is the answer to a stream of lines.
 var linesFrame = frame{contentType: mediaNDJSON, after: "\n", live: true}
 
-// postArray creates the records in a JSON array. An array that is no JSON is refused before the first is created.
-func (s *Server) postArray(x *exchange, body []byte) error {
+// bulkArray does an operation with the items of a JSON array. An array that is no JSON is refused before the first.
+func (s *Server) bulkArray(x *exchange, op operation, body []byte) error {
 	if !utf8.Valid(body) {
 		return refuse(errInvalidJSON, "the array is not valid UTF-8")
 	}
@@ -34,7 +34,7 @@ func (s *Server) postArray(x *exchange, body []byte) error {
 		}
 	}
 	one := s.recordLimit(x)
-	return s.runBulk(x, arrayFrame, func(context.Context) iter.Seq2[[]byte, error] {
+	return s.runBulk(x, op, arrayFrame, func(context.Context) iter.Seq2[[]byte, error] {
 		return func(yield func([]byte, error) bool) {
 			for raw := range elements(body) { //nolint:errcheck // there is none, as was just seen
 				var err error
@@ -79,12 +79,12 @@ func elements(body []byte) iter.Seq2[[]byte, error] {
 	}
 }
 
-// postLines creates the records in a stream of lines and answers each as it goes. A client has to read while it sends, as
+// bulkLines does an operation with the items of a stream of lines and answers each as it goes. A client has to read while it sends, as
 // curl does: when nobody takes the results, the stream stops.
-func (s *Server) postLines(x *exchange) error {
+func (s *Server) bulkLines(x *exchange, op operation) error {
 	// Without it, HTTP/1 would read the rest of the body before the first result leaves.
 	_ = http.NewResponseController(x.Response().Writer).EnableFullDuplex()
-	return s.runBulk(x, linesFrame, func(stop context.Context) iter.Seq2[[]byte, error] {
+	return s.runBulk(x, op, linesFrame, func(stop context.Context) iter.Seq2[[]byte, error] {
 		body := &patientReader{x: x, stop: stop, body: x.Request().Body, idle: s.streamIdle}
 		return lines(body, s.recordLimit(x))
 	})

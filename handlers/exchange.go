@@ -6,10 +6,14 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"keyrange/handlers/access"
 )
 
 // exchange is one request and its answer, as echo's context with what the gateway adds.
@@ -24,9 +28,15 @@ type exchange struct {
 	// collection and key say what the request is about; nil and empty where it is about no record.
 	collection *collection
 	key        string
+	// client is who sent it; nil where nobody is asked.
+	client *access.Client
+	// query has the parameters of the request, nil when there is none.
+	query url.Values
 	// idempotency is that of a POST.
 	idempotency idempotency
-	// items and failed count the results of a bulk request.
+	// ttl is how long the record that is written is to live; 0 when the request does not say.
+	ttl time.Duration
+	// items and failed count the results of a bulk request; items also the records of a list.
 	items, failed int
 }
 
@@ -62,6 +72,9 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
+// errCutOff marks a failure in the middle of an answer, which the client can only see from a broken connection.
+var errCutOff = errors.New("the answer was cut off")
+
 // run calls next and turns a panic into an error. abort says that the response had begun by then.
 func (x *exchange) run(next echo.HandlerFunc) (abort bool, err error) {
 	defer func() {
@@ -75,7 +88,21 @@ func (x *exchange) run(next echo.HandlerFunc) (abort bool, err error) {
 	if errors.As(err, &framework) {
 		err = frameworkFault(framework)
 	}
-	return false, err
+	if errors.Is(err, errMethod) {
+		allow := x.Response().Header().Get(echo.HeaderAllow)
+		x.Response().Header().Set(echo.HeaderAllow, strings.TrimPrefix(allow, http.MethodOptions+", "))
+	}
+	return errors.Is(err, errCutOff), err
+}
+
+// refuseOptions stands in for echo's own answer to OPTIONS, which it gives for every path and lists as allowed.
+func refuseOptions(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if c.Request().Method != http.MethodOptions || c.Get(echo.ContextKeyHeaderAllow) == nil {
+			return next(c)
+		}
+		return echo.MethodNotAllowedHandler(c)
+	}
 }
 
 // panicError is the error of a recovered panic, with the stack for the log.
@@ -99,7 +126,7 @@ func (s *Server) log(x *exchange, took time.Duration, err error) {
 	if !s.logger.Enabled(request.Context(), level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 12)
+	attrs := make([]slog.Attr, 0, 13)
 	attrs = append(attrs,
 		slog.String("request_id", x.id),
 		slog.String("method", request.Method),
@@ -112,6 +139,9 @@ func (s *Server) log(x *exchange, took time.Duration, err error) {
 		slog.Int64("bytes", response.Size),
 		slog.Float64("duration_ms", milliseconds(took)),
 		slog.String("remote", x.RealIP()))
+	if x.client != nil {
+		attrs = append(attrs, slog.String("client", x.client.Name))
+	}
 	if x.items > 0 {
 		attrs = append(attrs, slog.Int("items", x.items), slog.Int("items_failed", x.failed))
 	}

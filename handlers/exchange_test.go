@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func TestRequestLog(t *testing.T) {
 	r := newRig(t)
 	const secret = "sentinel"
 	requests := [][3]string{
-		{"PUT", "/v1/records/" + secret + "?q=" + secret, `{"key":"` + secret + `"}`},
+		{"PUT", "/v1/records/" + secret, `{"key":"` + secret + `"}`},
 		{"PUT", "/v1/records/" + secret, `{"key":"` + secret + `x"}`},
 		{"PUT", "/v1/records/" + secret, `{"` + secret + `":1,"` + secret + `":2}`},
 		{"PUT", "/v1/records/a", `{"a":` + secret + `}`},
@@ -30,12 +31,13 @@ func TestRequestLog(t *testing.T) {
 		{"POST", "/v1/records", `[{"key":"` + secret + `"},{"key":"b"}]`},
 	}
 	for _, q := range append(requests, [3]string{"GET", "/v1/" + secret + "/a", ""}, [3]string{"GET", "/" + secret, ""},
-		[3]string{"GET", "/v1/records/" + secret + "/x", ""}, [3]string{"PATCH", "/v1/records/" + secret, ""}) {
+		[3]string{"GET", "/v1/records/" + secret + "/x", ""}, [3]string{"POST", "/v1/records/" + secret, ""},
+		[3]string{"GET", "/v1/records/a?" + secret + "=" + secret, ""}, [3]string{"GET", "/v1/records?key=" + secret, ""}) {
 		r.do(q[0], q[1], q[2], "X-Forwarded-For: 6.6.6.6", "X-Real-Ip: 6.6.6.6")
 	}
 	lines := strings.Split(strings.TrimSpace(r.log.String()), "\n")
-	if len(lines) != len(requests)+4 {
-		t.Errorf("%d lines for %d requests", len(lines), len(requests)+4)
+	if len(lines) != len(requests)+6 {
+		t.Errorf("%d lines for %d requests", len(lines), len(requests)+6)
 	}
 	// A forwarded address is ignored.
 	if strings.Contains(r.log.String(), secret) || strings.Contains(r.log.String(), "6.6.6.6") {
@@ -55,7 +57,7 @@ func TestRequestLog(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("line: %s\nwant: %s", got, want)
 	}
-	for i, code := range map[int]string{1: "key_mismatch", 2: "invalid_json", 3: "invalid_json", 4: "record_exists", 6: "collection_not_found", 7: "not_found", 8: "invalid_key", 9: "method_not_allowed"} {
+	for i, code := range map[int]string{1: "key_mismatch", 2: "invalid_json", 3: "invalid_json", 4: "record_exists", 6: "collection_not_found", 7: "not_found", 8: "invalid_key", 9: "method_not_allowed", 10: "invalid_parameter"} {
 		if !strings.Contains(lines[i], `"code":"`+code+`","cause":"`) {
 			t.Errorf("line %d has no code %s: %s", i, code, lines[i])
 		}
@@ -73,8 +75,7 @@ func TestRequestID(t *testing.T) {
 	for _, id := range []string{"", "a b", "ü", strings.Repeat("a", 65), "a\"b", "a,b"} {
 		request := httptest.NewRequest("GET", "/v1/records/a", nil)
 		request.Header["X-Request-Id"] = []string{id}
-		answer := httptest.NewRecorder()
-		r.Public().ServeHTTP(answer, request)
+		answer := r.serve(request)
 		got := answer.Header().Get("X-Request-Id")
 		if !made.MatchString(got) || seen[got] || !strings.Contains(answer.Body.String(), got) {
 			t.Errorf("id %q became %q: %s", id, got, answer.Body)
@@ -84,8 +85,7 @@ func TestRequestID(t *testing.T) {
 	for _, id := range []string{"a", "A-z_0.9", strings.Repeat("a", 64)} {
 		request := httptest.NewRequest("GET", "/healthz", nil)
 		request.Header.Set("X-Request-Id", id)
-		answer := httptest.NewRecorder()
-		r.Public().ServeHTTP(answer, request)
+		answer := r.serve(request)
 		if got := answer.Header().Get("X-Request-Id"); got != id {
 			t.Errorf("id %q became %q", id, got)
 		}
@@ -95,17 +95,16 @@ func TestRequestID(t *testing.T) {
 // TestMethods: a known path lists its methods, HEAD works where GET does.
 func TestMethods(t *testing.T) {
 	r := newRig(t)
-	for target, want := range map[string]string{"/v1/records": "OPTIONS, POST", "/v1/records/a": "OPTIONS, DELETE, GET, PUT, HEAD", "/healthz": "OPTIONS, GET, HEAD"} {
-		answer := r.expect(405, "method_not_allowed", "PATCH", target, "")
-		got := strings.Split(answer.Header().Get("Allow"), ", ")
-		for _, method := range strings.Split(want, ", ") {
-			if !strings.Contains(answer.Header().Get("Allow"), method) || len(got) != len(strings.Split(want, ", ")) {
-				t.Errorf("%s allows %v, want %s", target, got, want)
+	for target, want := range map[string]string{"/v1/records": "GET, HEAD, POST", "/v1/records/a": "DELETE, GET, HEAD, PATCH, PUT", "/healthz": "GET, HEAD"} {
+		for _, method := range []string{"OPTIONS", "TRACE", "PROPFIND"} {
+			got := strings.Split(r.expect(405, "method_not_allowed", method, target, "").Header().Get("Allow"), ", ")
+			if slices.Sort(got); strings.Join(got, ", ") != want {
+				t.Errorf("%s of %s: allowed %v, want %s", method, target, got, want)
 			}
 		}
 	}
-	r.expect(405, "method_not_allowed", "GET", "/v1/records", "")
-	r.expect(204, "", "OPTIONS", "/v1/records/a", "")
+	r.expect(405, "method_not_allowed", "PATCH", "/v1/records", "")
+	r.expect(404, "not_found", "OPTIONS", "/", "")
 	r.expect(404, "not_found", "GET", "/", "")
 	r.expect(404, "not_found", "GET", "//v1/records/a", "")
 }
@@ -128,7 +127,8 @@ func TestPanics(t *testing.T) {
 		_ = http.NewResponseController(c.Response()).Flush()
 		panic("boom")
 	})
-	server := httptest.NewServer(r.Public())
+	r.astray = true
+	server := r.listen()
 	defer server.Close()
 	response, err := server.Client().Get(server.URL + "/half")
 	if err != nil {
@@ -144,7 +144,7 @@ func TestPanics(t *testing.T) {
 func TestStalledBody(t *testing.T) {
 	r := newRig(t)
 	r.limit(func(l *Limits) { l.RequestTimeout = 50 * time.Millisecond })
-	server := httptest.NewServer(r.Public())
+	server := r.listen()
 	defer server.Close()
 	reader, writer := io.Pipe()
 	defer writer.Close()
@@ -169,7 +169,7 @@ func TestSlowStoreAfterBody(t *testing.T) {
 		<-ctx.Done()
 		return errors.Join(store.ErrUnknown, ctx.Err())
 	}
-	server := httptest.NewServer(r.Public())
+	server := r.listen()
 	defer server.Close()
 	for range 2 {
 		response, err := server.Client().Post(server.URL+"/v1/records", "application/json", strings.NewReader("{}"))

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"keyrange/store"
+	"keyrange/test/contract"
 )
 
 // The real store must fit the interface that the fake stands for.
@@ -151,6 +152,42 @@ func (f *fakeRecords) Delete(ctx context.Context, collection, key string, cond s
 	return nil
 }
 
+// List walks through the records by ID, and obeys the bounds of a page.
+func (f *fakeRecords) List(ctx context.Context, collection string, walk store.Walk) (page store.Page, err error) {
+	if err := f.enter(ctx, "list", fmt.Sprint(walk.After)); err != nil {
+		return page, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []store.Record
+	for at, r := range f.records {
+		behind := r.Tag.ID > walk.After
+		if walk.Descending {
+			behind = walk.After == 0 || r.Tag.ID < walk.After
+		}
+		if strings.HasPrefix(at, collection+"/") && behind {
+			r.Content = cloned(r.Content)
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b store.Record) int {
+		if walk.Descending {
+			a, b = b, a
+		}
+		return int(a.Tag.ID - b.Tag.ID)
+	})
+	bytes := int64(0)
+	for _, r := range all {
+		bytes += int64(len(r.Document))
+		if n := len(page.Records); n == walk.Limit || n > 0 && bytes > walk.MaxBytes {
+			page.More = true
+			break
+		}
+		page.Records, page.Next = append(page.Records, r), r.Tag.ID
+	}
+	return page, nil
+}
+
 // Health repeats what the test has set.
 func (f *fakeRecords) Health(context.Context) []store.Health { return f.health }
 
@@ -190,6 +227,8 @@ type rig struct {
 	t    *testing.T
 	fake *fakeRecords
 	log  *lockedBuffer
+	// astray is set by tests that make the store do what it never does, whose answers are in no document.
+	astray bool
 }
 
 // lockedBuffer is a log that may be read while it is written.
@@ -223,6 +262,7 @@ func newRig(t *testing.T) *rig {
 		NewKey:      func() (string, error) { return fmt.Sprintf("made-%d", made.Add(1)), nil },
 		Logger:      slog.New(slog.NewJSONHandler(r.log, nil)),
 	})
+	r.now = func() time.Time { return fakeNow }
 	return r
 }
 
@@ -242,9 +282,35 @@ func (r *rig) do(method, target, body string, headers ...string) *httptest.Respo
 		name, value, _ := strings.Cut(h, ": ")
 		request.Header.Add(name, value)
 	}
+	return r.serve(request)
+}
+
+// serve sends a request to the public listener and holds the answer against the document of the API.
+func (r *rig) serve(request *http.Request) *httptest.ResponseRecorder {
+	r.t.Helper()
 	answer := httptest.NewRecorder()
 	r.Public().ServeHTTP(answer, request)
+	if !r.astray {
+		if err := contract.Default().Check(contract.Response{
+			Method: request.Method, Path: request.URL.EscapedPath(),
+			Status: answer.Code, Header: answer.Result().Header, Body: answer.Body.Bytes(),
+		}); err != nil {
+			r.t.Error(err)
+		}
+	}
 	return answer
+}
+
+// listen serves on a port; its client holds the answers against the document of the API.
+func (r *rig) listen() *httptest.Server {
+	server := httptest.NewServer(r.Public())
+	client := server.Client()
+	client.Transport = &contract.Transport{RoundTripper: client.Transport, Report: func(err error) {
+		if !r.astray {
+			r.t.Error(err)
+		}
+	}}
+	return server
 }
 
 // expect sends a request and checks the status and, for an error, the code of its problem document.

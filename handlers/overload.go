@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 )
 
@@ -55,9 +56,14 @@ func (s *Server) Load() Load {
 	return Load{s.gate.requests, s.gate.bytes, s.gate.refused}
 }
 
-// gated runs next unless there is too much to do already.
+// gated runs next for a client that is known and within its limits, unless there is too much to do already.
 func (s *Server) gated(next handler) handler {
 	return func(ctx context.Context, x *exchange) error {
+		done, err := s.admit(ctx, x)
+		if err != nil {
+			return err
+		}
+		defer done()
 		weight := x.weight()
 		if !s.gate.enter(x.limits, weight) {
 			return errOverloaded
@@ -67,10 +73,13 @@ func (s *Server) gated(next handler) handler {
 	}
 }
 
-// weight is what the body of a request may take of the memory: a stream its window, any other what it says, or the most
+// weight is what the body of a request may take of the memory: a stream its window, as many records that are read, any other what it says, or the most
 // that it may when it does not say.
 func (x *exchange) weight() int64 {
 	request := x.Request()
+	if x.route == patternCollection && (request.Method == http.MethodGet || request.Method == http.MethodHead) {
+		return bulkWindowBytes // of records that are read
+	}
 	if media, err := mediaType(request.Header); err == nil && media == mediaNDJSON {
 		return bulkWindowBytes
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
+	"keyrange/handlers/access"
 	"keyrange/store"
 )
 
@@ -68,7 +69,13 @@ var statuses = []status{
 	{errBody, http.StatusBadRequest, "invalid_body", "Unreadable body", "The body could not be read.", false},
 	{errBodyTimeout, http.StatusRequestTimeout, "request_timeout", "Request timeout", "The body did not arrive in time.", false},
 	{errConfig, http.StatusUnprocessableEntity, "config_refused", "Config refused", "The config file is not put in force; the running config stays.", false},
+	{errQueryTooLong, http.StatusRequestURITooLong, "query_too_long", "Query too long", "The query of the URL is too long.", false},
+	{errNotAcceptable, http.StatusNotAcceptable, "not_acceptable", "Not acceptable", "No media type of the answer fits the Accept header.", false},
 	{errParameter, http.StatusBadRequest, "invalid_parameter", "Invalid query parameter", "A query parameter is unknown or has a value that it does not take.", false},
+	{access.ErrUnauthenticated, http.StatusUnauthorized, "unauthenticated", "Unauthenticated", "The request does not say who it is from.", false},
+	{access.ErrForbidden, http.StatusForbidden, "forbidden", "Forbidden", "The client may not do this.", false},
+	{access.ErrLimited, http.StatusTooManyRequests, "rate_limited", "Rate limited", "The client has too many requests.", false},
+	{access.ErrNoSigningKeys, http.StatusServiceUnavailable, "signing_keys_unavailable", "Signing keys unavailable", "The keys that tokens are checked with cannot be fetched. Nothing was changed; try again.", true},
 	{errOverloaded, http.StatusServiceUnavailable, "overloaded", "Overloaded", "Too many requests are under way. Nothing was changed; try again.", true},
 	{store.ErrInvalid, http.StatusBadRequest, "invalid_key", "Invalid key", "The key breaks a rule.", false},
 	{store.ErrMember, http.StatusUnprocessableEntity, "invalid_member", "Invalid member", "A member of the record is not what its column takes.", false},
@@ -76,6 +83,7 @@ var statuses = []status{
 	{store.ErrNotFound, http.StatusNotFound, "record_not_found", "Record not found", "There is no record under this key.", false},
 	{store.ErrConflict, http.StatusConflict, "record_exists", "Record exists", "There is a record under this key already.", false},
 	{errIdempotencyKey, http.StatusBadRequest, "invalid_idempotency_key", "Invalid idempotency key", "The Idempotency-Key breaks a rule.", false},
+	{errTTL, http.StatusBadRequest, "invalid_ttl", "Invalid time to live", "A time to live is a whole number of seconds.", false},
 	{store.ErrReused, http.StatusUnprocessableEntity, "idempotency_key_reused", "Idempotency key reused", "A request with this Idempotency-Key has created the record with another body.", false},
 	{store.ErrPrecondition, http.StatusPreconditionFailed, "precondition_failed", "Precondition failed", "The record is not in the state that the request demands.", false},
 	{store.ErrBusy, http.StatusServiceUnavailable, "busy", "Record busy", "Other requests for this key kept winning. Nothing was changed; try again.", true},
@@ -217,7 +225,12 @@ func (x *exchange) fail(err error) error {
 // send writes a whole response with its length, without the body for HEAD. An error means that the client went away.
 func (x *exchange) send(status int, body []byte) error {
 	response := x.Response()
-	response.Header()[echo.HeaderContentLength] = []string{strconv.Itoa(len(body))}
+	if x.Request().Method == http.MethodHead && len(body) >= compressFromBytes && acceptsGzip(x.Request().Header) {
+		// GET would be compressed, to a length that is not known.
+		response.Header()[echo.HeaderContentEncoding] = []string{"gzip"}
+	} else {
+		response.Header()[echo.HeaderContentLength] = []string{strconv.Itoa(len(body))}
+	}
 	response.WriteHeader(status)
 	if x.Request().Method == http.MethodHead {
 		return nil

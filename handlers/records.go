@@ -45,30 +45,30 @@ func (s *Server) put(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if err := x.readTTL(); err != nil {
+		return err
+	}
 	body, err := x.readRecord(s.recordLimit(x))
 	if err != nil {
 		return err
 	}
-	doc, err := scanDocument(body, x.collection.KeyMember)
+	text, err := s.replacement(x, body)
 	if err != nil {
 		return err
 	}
-	if doc.hasKey && doc.key != x.key {
-		return errKeyMismatch
-	}
-	text, err := x.collection.complete(doc, x.key, s.records.MaxDocumentBytes())
+	content, err := s.content(x, text)
 	if err != nil {
 		return err
 	}
 	var rec store.Record
 	created := true
 	if createOnly {
-		rec, _, err = s.records.CreateOnce(ctx, x.collection.Name, x.key, store.Content{Document: text}, store.Once{})
+		rec, _, err = s.records.CreateOnce(ctx, x.collection.Name, x.key, content, store.Once{})
 		if errors.Is(err, store.ErrConflict) {
 			return because(store.ErrPrecondition, err)
 		}
 	} else {
-		rec, created, err = s.records.Put(ctx, x.collection.Name, x.key, store.Content{Document: text}, cond)
+		rec, created, err = s.records.Put(ctx, x.collection.Name, x.key, content, cond)
 	}
 	if err != nil {
 		return err
@@ -76,8 +76,19 @@ func (s *Server) put(ctx context.Context, x *exchange) error {
 	if created {
 		return x.sendCreated(rec)
 	}
-	x.describe(rec)
-	return x.sendRecord(http.StatusOK, rec)
+	return x.sendWritten(http.StatusOK, rec)
+}
+
+// replacement checks a document that is to be stored under the key of the path, and returns what is stored.
+func (s *Server) replacement(x *exchange, body []byte) ([]byte, error) {
+	doc, err := scanDocument(body, x.collection.KeyMember)
+	if err != nil {
+		return nil, err
+	}
+	if doc.hasKey && doc.key != x.key {
+		return nil, errKeyMismatch
+	}
+	return x.collection.complete(doc, x.key, s.records.MaxDocumentBytes())
 }
 
 // delete removes a record. A body is not looked at.
@@ -93,28 +104,43 @@ func (s *Server) delete(ctx context.Context, x *exchange) error {
 	return nil
 }
 
-// post creates the record or the records in the body.
+// post creates the record or the records in the body, or does with them what op says.
 func (s *Server) post(ctx context.Context, x *exchange) (err error) {
 	header := x.Request().Header
 	if len(header[headerIfMatch])+len(header[headerIfNoneMatch])+len(header[headerIfUnmodSince]) > 0 {
-		return refuse(errCondition, "POST takes no conditions: it only ever creates")
+		return refuse(errCondition, "POST takes no conditions: without op it only ever creates, and op=delete takes an etag in each item")
 	}
 	if x.idempotency, err = idempotencyOf(header); err != nil {
+		return err
+	}
+	if err := x.readTTL(); err != nil {
 		return err
 	}
 	media, err := mediaType(header)
 	if err != nil {
 		return err
 	}
+	op, err := x.operation()
+	switch {
+	case err != nil:
+		return err
+	case op == opGet:
+		return s.postKeys(x, media)
+	case op != "":
+		return s.postBulk(x, op, media)
+	}
+	if err := x.accepts(media); err != nil {
+		return err
+	}
 	if media == mediaNDJSON {
-		return s.postLines(x)
+		return s.bulkLines(x, s.creating(x))
 	}
 	body, array, err := x.readBody(s.recordLimit(x), x.bulkLimit())
 	if err != nil {
 		return err
 	}
 	if array {
-		return s.postArray(x, body)
+		return s.bulkArray(x, s.creating(x), body)
 	}
 	doc, err := scanDocument(body, x.collection.KeyMember)
 	if err != nil {
@@ -155,17 +181,25 @@ func (s *Server) create(ctx context.Context, x *exchange, doc document, position
 
 // createUnder stores a new record under a key.
 func (s *Server) createUnder(ctx context.Context, x *exchange, doc document, key string) (rec store.Record, replayed bool, err error) {
+	if err := s.permitKey(x, key); err != nil {
+		return store.Record{}, false, err
+	}
 	text, err := x.collection.complete(doc, key, s.records.MaxDocumentBytes())
 	if err != nil {
 		return store.Record{}, false, err
 	}
-	return s.records.CreateOnce(ctx, x.collection.Name, key, store.Content{Document: text}, x.idempotency.once(x.collection, key, doc.text))
+	content, err := s.content(x, text)
+	if err != nil {
+		return store.Record{}, false, err
+	}
+	return s.records.CreateOnce(ctx, x.collection.Name, key, content, x.idempotency.once(x.collection, key, doc.text))
 }
 
-// describe sets the headers that tell a record's version, and returns the ETag.
+// describe sets the headers that tell a record's version and expiry, and returns the ETag.
 func (x *exchange) describe(rec store.Record) string {
 	header, etag := x.Response().Header(), formatETag(rec.Tag)
 	header[headerETag] = []string{etag}
+	describeExpiry(header, rec)
 	header[echo.HeaderLastModified] = []string{rec.UpdatedAt.UTC().Format(http.TimeFormat)}
 	return etag
 }
@@ -178,7 +212,6 @@ func (x *exchange) sendRecord(status int, rec store.Record) error {
 
 // sendCreated answers 201 with the record and where it is.
 func (x *exchange) sendCreated(rec store.Record) error {
-	x.describe(rec)
 	x.Response().Header()[echo.HeaderLocation] = []string{location(x.collection.Name, rec.Key)}
-	return x.sendRecord(http.StatusCreated, rec)
+	return x.sendWritten(http.StatusCreated, rec)
 }

@@ -49,7 +49,7 @@ func (s *Store) lookUp(ctx context.Context, collection, key string) (*row, error
 	case cached:
 		s.cache.drop(collection, key, id)
 		return s.lookUp(ctx, collection, key)
-	case r != nil && r.state == live:
+	case r != nil && r.state == live && r.key != key:
 		s.alarm("an ID was issued twice: an entry points at the row of another key", "collection", collection, "id", id)
 	}
 	return nil, ErrNotFound
@@ -139,14 +139,13 @@ func (s *Store) target(ctx context.Context, collection, key string, cond Conditi
 // missed says why a conditional statement found nothing to change: ErrNotFound, ErrPrecondition, or errLost when looking
 // again may tell more, because the ID was cached or the record came into being in between.
 func (s *Store) missed(ctx context.Context, collection string, t target) error {
-	if t.cached {
-		s.cache.drop(collection, t.key, t.id)
-		return errLost
-	}
 	r, err := s.readRow(ctx, collection, t.id)
 	switch {
 	case err != nil:
 		return err
+	case !r.belongsTo(t.key) && t.cached:
+		s.cache.drop(collection, t.key, t.id)
+		return errLost
 	case !r.belongsTo(t.key):
 		return ErrNotFound
 	case len(t.versions) > 0:

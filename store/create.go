@@ -146,13 +146,16 @@ func (c *creation) reserve(id int64) error {
 	return c.takeOver(holder, id)
 }
 
-// takeOver decides what the entry {key, holder} is worth. A live row wins. Otherwise a fence makes sure that no row will
-// ever live at holder, and only then the entry is changed to {key, id}.
+// takeOver decides what the entry {key, holder} is worth. A live row wins, unless it has expired, and then it is removed.
+// Otherwise a fence makes sure that no row will ever live at holder. Only then the entry is changed to {key, id}.
 func (c *creation) takeOver(holder, id int64) error {
 	s := c.store
 	r, err := c.awaitRow(holder)
 	if err == nil && r == nil {
 		r, err = c.fence(holder)
+	}
+	if err == nil && r.outlived(c.key) {
+		r, err = c.bury(holder)
 	}
 	if err != nil {
 		c.ids.reuse(id)
@@ -162,7 +165,7 @@ func (c *creation) takeOver(holder, id int64) error {
 	case r.belongsTo(c.key):
 		c.ids.reuse(id)
 		return c.conflict(r)
-	case r.state == live:
+	case r != nil && r.state == live:
 		s.alarm("an ID was issued twice: an entry points at the row of another key", "collection", c.ids.collection, "id", holder)
 	}
 	swapped, err := s.index.Replace(c.budget, c.ids.collection, c.key, holder, id)
@@ -281,8 +284,10 @@ func (c *creation) occupied(mine *row) (Record, error) {
 		return Record{}, errLost
 	case r.token == mine.token:
 		return mine.record()
-	case r.key == c.key:
+	case r.belongsTo(c.key):
 		return Record{}, c.conflict(r)
+	case r.key == c.key:
+		return Record{}, errLost // it has expired: the next round takes the entry over
 	}
 	c.store.alarm("an ID was issued twice: its row belongs to another key", "collection", c.ids.collection, "id", mine.id)
 	c.ids.drop(mine.id)

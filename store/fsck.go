@@ -33,6 +33,9 @@ type SweepCounts struct {
 	Entries int64 `json:"entries"`
 	Rows    int64 `json:"rows"`
 	Fences  int64 `json:"fences"`
+	// Expired are those of Rows that had been expired for a minute or longer, of which Buried are gone.
+	Expired int64 `json:"expired"`
+	Buried  int64 `json:"expired_removed"`
 	// Dangling entries were found, of which Removed are gone.
 	Dangling int64 `json:"dangling"`
 	Removed  int64 `json:"removed"`
@@ -52,6 +55,8 @@ func (c *SweepCounts) add(found swept) {
 	c.Entries += found.entries
 	c.Rows += found.rows
 	c.Fences += found.fences
+	c.Expired += found.expired
+	c.Buried += found.buried
 	for _, d := range found.damage {
 		repaired := int64(0)
 		if d.Repaired {
@@ -84,7 +89,7 @@ type Fsck struct {
 	// Index is open.
 	Index       index.Index
 	Collections []string
-	// Repair mends dangling entries and stray rows. Otherwise no entry, row or fence is written.
+	// Repair mends dangling entries and stray rows, and removes expired ones. Otherwise no entry, row or fence is written.
 	Repair bool
 	// Grace is the time between the two looks that an entry must be seen dangling in: longer than any request under way
 	// may take, or 0 when nobody else uses the databases.
@@ -127,6 +132,9 @@ func (f Fleet) Fsck(ctx context.Context, about Fsck) (SweepCounts, error) {
 				return SweepCounts{}, v.Nodes[i].Err
 			}
 			node.rows = rowsOf(db, nil)
+			if err := (adapter{db: db}).expiring(ctx, about.Repair); err != nil {
+				return SweepCounts{}, fmt.Errorf("node %s: %w", node.name, err)
+			}
 		}
 		fleet.nodes = append(fleet.nodes, node)
 	}

@@ -79,14 +79,20 @@ func (s *sqliteRows) read(ctx context.Context, table string, ids []int64) ([]row
 
 // query reads whole rows.
 func (s *sqliteRows) query(ctx context.Context, table, where string, args []any) (found []row, err error) {
+	err = s.each(ctx, table, where, args, func(r row) error { found = append(found, r); return nil })
+	return found, err
+}
+
+// each reads whole rows and hands each to take, whose error ends the reading.
+func (s *sqliteRows) each(ctx context.Context, table, where string, args []any, take func(row) error) error {
 	shape := s.shapes.of(table)
-	err = s.db.Query(ctx, func(r *sql.Rows) error {
+	return s.db.Query(ctx, func(r *sql.Rows) error {
 		var f row
 		var key, tok, group sql.RawBytes
 		var created, updated int64
 		var expires sql.NullInt64
 		columns := []any{&f.id, &key, &f.state, &f.version, &tok, &created, &updated, &expires, &group, &f.Document}
-		if err := r.Scan(shape.destinations(columns, &f)...); err != nil {
+		if err := r.Scan(append(shape.destinations(columns, &f), &f.expired)...); err != nil {
 			return err
 		}
 		f.key, f.token, f.Group = string(key), tokenOf(tok), string(group)
@@ -94,10 +100,8 @@ func (s *sqliteRows) query(ctx context.Context, table, where string, args []any)
 		if expires.Valid {
 			f.ExpiresAt = time.UnixMicro(expires.Int64).UTC()
 		}
-		found = append(found, f)
-		return nil
-	}, fmt.Sprintf(`SELECT %s FROM "%s" %s`, shape.names, table, where), args...)
-	return found, err
+		return take(f)
+	}, fmt.Sprintf(`SELECT %s, %s FROM "%s" %s`, shape.names, expiredSQL(sqldb.SQLite), table, where), args...)
 }
 
 // momentSQLite is a moment as an argument; NULL for none.
@@ -127,7 +131,7 @@ func (s *sqliteRows) change(ctx context.Context, table string, batch []rowChange
 
 // changeOne runs one change in a transaction.
 func (s *sqliteRows) changeOne(ctx context.Context, tx *sql.Tx, table string, change *rowChange) (changed, error) {
-	where, args := change.condition()
+	where, args := change.condition(sqldb.SQLite)
 	if change.removes() {
 		result, err := tx.ExecContext(ctx, fmt.Sprintf(`DELETE FROM "%s"%s`, table, where), args...)
 		if err != nil {

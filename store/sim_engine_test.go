@@ -218,7 +218,8 @@ func (n *simRows) read(ctx context.Context, _ string, ids []int64) ([]row, error
 			return
 		}
 		for _, id := range ids {
-			if r, ok := n.world.db.rows[id]; ok {
+			if r, ok := n.world.db.read(id); ok {
+				r.expired = r.expired && n.world.mutant != mutantStale
 				found = append(found, r)
 				n.world.tracef("  found %s", describeRow(r))
 			}
@@ -242,7 +243,11 @@ func (n *simRows) change(ctx context.Context, _ string, batch []rowChange) []ans
 	c := n.call(ctx, len(batch), true, "%s", strings.Join(names, ", "))
 	run := func(tell bool) {
 		for i := range batch {
-			if done := n.world.db.change(&batch[i]); tell {
+			done := n.world.db.change(&batch[i])
+			if done.ok && batch[i].expired {
+				n.world.stats.expired++
+			}
+			if tell {
 				answers[i] = answer[changed]{value: done}
 				n.world.tracef("  %s: %v", names[i], done)
 			}
@@ -271,6 +276,9 @@ func describeChange(c *rowChange) string {
 	if c.removes() {
 		what = "delete"
 	}
+	if c.expired {
+		what += " expired"
+	}
 	if len(c.versions) > 0 {
 		return fmt.Sprintf("%s {%s %d} at %v", what, c.key, c.id, c.versions)
 	}
@@ -298,4 +306,31 @@ func (q *queuedRows) read(ctx context.Context, table string, ids []int64) ([]row
 func (q *queuedRows) change(ctx context.Context, table string, batch []rowChange) []answer[changed] {
 	q.world.turnstile(ctx, q.gateway, fmt.Sprintf("%s to change %d %s", q.gateway.name, batch[0].id, table))
 	return q.rows.change(ctx, table, batch)
+}
+
+// queuedIndex is the index as the store sees it, as queuedRows is a node.
+type queuedIndex struct {
+	*gatedIndex
+	world   *simWorld
+	gateway *simGateway
+}
+
+func (q *queuedIndex) Insert(ctx context.Context, collection string, entries []index.Entry) []error {
+	q.world.turnstile(ctx, q.gateway, fmt.Sprintf("%s to insert entry %v", q.gateway.name, entries[0]))
+	return q.gatedIndex.Insert(ctx, collection, entries)
+}
+
+func (q *queuedIndex) Find(ctx context.Context, collection string, keys []string) (map[string]int64, error) {
+	q.world.turnstile(ctx, q.gateway, fmt.Sprintf("%s to find entry %s", q.gateway.name, keys[0]))
+	return q.gatedIndex.Find(ctx, collection, keys)
+}
+
+func (q *queuedIndex) Replace(ctx context.Context, collection, key string, old, new int64) (bool, error) {
+	q.world.turnstile(ctx, q.gateway, fmt.Sprintf("%s to replace entry %s %d", q.gateway.name, key, new))
+	return q.gatedIndex.Replace(ctx, collection, key, old, new)
+}
+
+func (q *queuedIndex) Remove(ctx context.Context, collection string, entries []index.Entry) error {
+	q.world.turnstile(ctx, q.gateway, fmt.Sprintf("%s to remove entry %v", q.gateway.name, entries[0]))
+	return q.gatedIndex.Remove(ctx, collection, entries)
 }

@@ -71,6 +71,7 @@ type Store struct {
 	entries    map[string]*entries
 	shapes     schema
 	tables     sync.Map // tableKey to *table, made on first use
+	issued     *lane[struct{}, issuedRanges]
 	cache      *keyCache
 	metrics    *metrics
 	gauge      gauge
@@ -88,23 +89,25 @@ type Store struct {
 // that is out of reach is kept out and looked at again and again, except that the first start of all needs every one.
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
-		gate: &gatedIndex{Index: cfg.Index}, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
+		identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
 		placements: map[string]*placement{}, entries: map[string]*entries{}, shapes: schema{}, cache: newKeyCache(cfg.CacheBytes),
-	}
-	s.index = s.gate
-	s.background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.metrics = newMetrics(cfg.Metrics, s.cache)
-	for _, i := range cfg.Issuers {
-		s.issuers = append(s.issuers, &issuer{Issuer: i})
 	}
 	var names []string
 	for _, c := range cfg.Collections {
 		names = append(names, c.Name)
 		s.shapes[c.Name] = shapeOf(c)
 	}
+	s.gate = s.openGate(cfg.Index, names)
+	s.index = s.gate
+	s.issued = shared(s.listIssued)
+	s.background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s.metrics = newMetrics(cfg.Metrics, s.cache)
+	for _, i := range cfg.Issuers {
+		s.issuers = append(s.issuers, &issuer{Issuer: i})
+	}
 	s.gauge.surveyor, s.gauge.states = newSurveyor(names, s.issuers, cfg.Now, cfg.AlarmLevels), map[string]string{}
 	if cfg.Metrics != nil {
-		cfg.Metrics.MustRegister(levelsCollector{&s.gauge.latest}, segmentsCollector{s})
+		cfg.Metrics.MustRegister(levelsCollector{&s.gauge.latest}, segmentsCollector{s}, circuitsCollector{s})
 	}
 	s.topology.Store(s.newTopology(cfg.Fleet, nil))
 	for _, collection := range names {
@@ -153,14 +156,23 @@ type Health struct {
 	Name     string
 	Location string
 	// Err is nil when the dependency answered and is in use.
-	Err  error
-	Took time.Duration
+	Err error
+	// ReadsGoOn: in spite of Err it answers reads.
+	ReadsGoOn bool
+	Took      time.Duration
 }
 
 // Health asks every dependency at once, within the deadline of ctx.
 func (s *Store) Health(ctx context.Context) []Health {
 	checks := []func() Health{
-		func() Health { return check(ctx, "index", "index", s.index.Describe(), s.gate.barred, s.index.Ping) },
+		func() Health {
+			h := check(ctx, "index", "index", s.index.Describe(), s.gate.reads.refusal, s.index.Ping)
+			if h.Err == nil {
+				h.Err = s.gate.writes.refusal()
+				h.ReadsGoOn = h.Err != nil
+			}
+			return h
+		},
 	}
 	for k, i := range s.issuers {
 		checks = append(checks, func() Health {
@@ -179,9 +191,9 @@ func (s *Store) Health(ctx context.Context) []Health {
 	return results
 }
 
-func check(ctx context.Context, kind, name, location string, barred func() error, ping func(context.Context) error) Health {
+func check(ctx context.Context, kind, name, location string, refusal func() error, ping func(context.Context) error) Health {
 	start := time.Now()
-	err := barred()
+	err := refusal()
 	if err == nil {
 		err = ping(ctx)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -75,6 +74,8 @@ type sweptTable struct {
 //     the row and goes after it, and the row was live in between because no ID lives twice (I2, I3).
 //   - An entry is removed only behind a fence where it points (or behind what is there instead), so a create that is about
 //     to insert its row there is refused and starts over. That it is seen dangling twice first is mere politeness.
+//   - An expired row is removed before its entry, by a statement that demands that it has expired, and the entry only when
+//     the row is gone: no row will live there again (I2).
 //   - An entry is made only by an insert that is refused when there is one, or by a compare-and-set.
 //
 // It is safe for concurrent use, also by several gateways at once.
@@ -99,7 +100,9 @@ type sweep struct {
 // swept is what one step has found. After an error it is what was found, and mended, until then.
 type swept struct {
 	entries, rows, fences int64
-	damage                []Damage
+	// expired are those of the rows that are overdue, and buried those that are gone.
+	expired, buried int64
+	damage          []Damage
 	// doubtful are entries that dangle at first sight. Most belong to requests under way.
 	doubtful []doubt
 	// oldFences are those that may be purged.
@@ -147,13 +150,7 @@ func (s *sweep) tablesOf(ctx context.Context, collection string) (all []sweptTab
 			return nil, err
 		}
 		for name := range names {
-			// Some servers fold the case of table names; collections differ by more than case.
-			prefix := len(collection) + len("_r")
-			if len(name) <= prefix || !strings.EqualFold(name[:prefix], collection+"_r") {
-				continue
-			}
-			number, err := strconv.ParseInt(name[prefix:], 10, 64)
-			if err == nil && strings.EqualFold(name, tableName(collection, number)) && number >= 1 && number <= fleet.layout.LastRange() {
+			if number, ok := rangeNumber(collection, name); ok && number <= fleet.layout.LastRange() {
 				all = append(all, sweptTable{collection, number, n, node, tableName(collection, number)})
 			}
 		}

@@ -12,7 +12,7 @@ func nodeLine(name, dsn, ranges string) string {
 }
 
 func TestConfigServerRules(t *testing.T) {
-	const hint = "is not a loopback address, and the gateway asks nobody who they are: whoever reaches the port could use it; listen on 127.0.0.1:80, or set "
+	const hint = "is not a loopback address, and the gateway asks nobody who they are: whoever reaches the port could use it; set auth.keys_file, listen on 127.0.0.1:80, or set "
 	const shape = "must be host:port, such as 127.0.0.1:8080, with a port number up to 65535"
 	runFaultCases(t, []faultCase{
 		{name: "all interfaces", text: "server: {listen: 0.0.0.0:80}", want: []string{`config.yaml:1: server.listen: ` + hint + `server.allow_public: true behind something that does ask (got "0.0.0.0:80")`}},

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"keyrange/test/gateway"
 )
 
 const (
@@ -62,7 +64,7 @@ func newLoad(t *testing.T, options loadOptions) *load {
 	l := &load{
 		options: options, start: time.Now(), counts: map[string]int{}, totals: map[string]int{},
 		cold: make([][]*belief, options.clients), hot: make([]atomic.Pointer[history], options.hotKeys),
-		client: &http.Client{Timeout: clientPatience, Transport: &http.Transport{MaxIdleConnsPerHost: options.clients, DisableCompression: true}},
+		client: &http.Client{Timeout: clientPatience, Transport: gateway.Checked(&http.Transport{MaxIdleConnsPerHost: options.clients, DisableCompression: true})},
 	}
 	for slot := range l.hot {
 		l.replaceHot(slot)
@@ -135,8 +137,10 @@ func (l *load) operate(c int, random *rand.Rand) reply {
 		next = put
 	case n < 40 && b.document != "":
 		next = ifMatch
-	case n < 55:
+	case n < 50:
 		next = remove
+	case n < 55 && b.document != "":
+		next = removeIf
 	case n < 65:
 		next = post
 	}
@@ -156,7 +160,7 @@ func (l *load) ask(c int, b *belief, k kind, random *rand.Rand) reply {
 func (l *load) operateHot(c int, random *rand.Rand) reply {
 	slot := random.IntN(len(l.hot))
 	h := l.hot[slot].Load()
-	kinds := []kind{get, get, get, put, put, ifMatch, ifMatch, post, remove}
+	kinds := []kind{get, get, get, put, put, ifMatch, ifMatch, post, remove, removeIf}
 	r := l.send(c, request{kind: kinds[random.IntN(len(kinds))], key: h.key, tag: h.tag()}, random)
 	if h.add(r) && l.hot[slot].Load() == h {
 		l.replaceHot(slot)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"keyrange/test/gateway"
 )
@@ -57,6 +58,30 @@ var crudCalls = []exchange{
 	{"POST", "/v1/records", `{"key":"order-3","again":true}`, nil},
 	{"GET", "/v1/records/order-3", "", nil},
 	{"PATCH", "/v1/records/nobody", `{"n":1}`, nil},
+	{"GET", "/v1/records/nobody", "", nil},
+	{"PATCH", "/v1/records/nobody", `{"n":1}`, []string{"If-Match: *"}},
+	{"PATCH", "/v1/records/order-1", `{"amount":13.70, "note":{"by":"me","gone":null}}`, []string{"Content-Type: application/merge-patch+json"}},
+	{"PATCH", "/v1/records/order-1", `{"note":{"by":null,"n":[1,null]}}`, []string{`If-Match: "1-2"`}},
+	{"PATCH", "/v1/records/order-1", `{"note":null}`, []string{`If-Match: "1-2"`}},
+	{"PATCH", "/v1/records/order-1", `{"note":null}`, []string{"Prefer: return=minimal"}},
+	{"PATCH", "/v1/records/order-1", `{}`, nil},
+	{"PATCH", "/v1/records/order-1", `{"key":"order-2"}`, nil},
+	{"PATCH", "/v1/records/order-1", `[]`, []string{"Content-Type: application/json-patch+json"}},
+	{"GET", "/v1/records/order-1", "", nil},
+	{"PUT", "/v1/records/order-1", `{"n":1}`, []string{"Prefer: return=minimal"}},
+	{"POST", "/v1/records/order-1", `{}`, nil},
+	{"OPTIONS", "/v1/records", "", nil},
+	{"GET", "/v1/records?key=order-1&key=nobody&key=order-1&key=with+space%2Fand%20slash%20%C3%BC", "", nil},
+	{"HEAD", "/v1/records?key=order-1", "", nil},
+	{"GET", "/v1/records?key=order-1&page=2", "", nil},
+	{"GET", "/v1/records/order-1", "", []string{"Accept: text/html"}},
+	{"PUT", "/v1/records/mortal", `{"n":1}`, []string{"TTL: 3600"}},
+	{"GET", "/v1/records/mortal", "", nil},
+	{"PATCH", "/v1/records/mortal", `{"n":2}`, nil},
+	{"PATCH", "/v1/records/mortal", `{"n":3}`, []string{"TTL: 7200"}},
+	{"PUT", "/v1/records/mortal", `{"n":4}`, []string{"TTL: 1.5"}},
+	{"PUT", "/v1/records/mortal", `{"n":4}`, nil},
+	{"GET", "/v1/records/mortal", "", nil},
 	{"GET", "/elsewhere", "", nil},
 }
 
@@ -71,10 +96,18 @@ var bulkCalls = []exchange{
 	{"GET", "/v1/records/a", "", nil},
 	{"GET", "/v1/records/c", "", nil},
 	{"HEAD", "/v1/records/e", "", nil},
+	{"POST", "/v1/records?op=put", `[{"key":"a","n":3},{"key":"f"},{"n":1},{"key":"f","n":2},7]`, nil},
+	{"POST", "/v1/records?op=put", "{\"key\":\"a\",\"n\":12.50}\n{\"key\":\"g\"}\n{\"key\":", []string{"Content-Type: application/x-ndjson"}},
+	{"POST", "/v1/records?op=get", `["g","a","nobody","a","f"]`, nil},
+	{"POST", "/v1/records?op=get", "\"g\"\n\"nobody\"", []string{"Content-Type: application/x-ndjson"}},
+	{"POST", "/v1/records?op=delete", `["f","f",{"key":"a","etag":"\"1-1\""},{"key":"g","etag":"*"},{"key":"g","etag":"*"},7]`, nil},
+	{"POST", "/v1/records?op=delete", "\"b\"\n{\"key\":\"c\"}\n", []string{"Content-Type: application/x-ndjson"}},
+	{"POST", "/v1/records?op=delete", `{"key":"a"}`, nil},
+	{"GET", "/v1/records?key=a&key=b&key=c&key=f&key=g", "", nil},
 }
 
 // shownHeaders are the headers that a transcript has, where they are set.
-var shownHeaders = []string{"Content-Type", "ETag", "Location", "Allow", "Retry-After", "Cache-Control", "X-Request-Id"}
+var shownHeaders = []string{"Content-Type", "ETag", "Location", "Allow", "Retry-After", "Cache-Control", "Vary", "Preference-Applied", "Accept-Patch", "Record-Expires", "X-Request-Id"}
 
 // transcript writes calls and answers as text that is the same for every gateway.
 type transcript struct {
@@ -98,7 +131,11 @@ func (tr *transcript) call(t *testing.T, e exchange) gateway.Answer {
 	}
 	text := fmt.Sprintf("%d\n", a.Status)
 	for _, name := range shownHeaders {
-		if value := a.Header.Get(name); value != "" {
+		value := a.Header.Get(name)
+		if name == "Record-Expires" {
+			value = fromNow(t, value)
+		}
+		if value != "" {
 			text += name + ": " + value + "\n"
 		}
 	}
@@ -110,6 +147,19 @@ func (tr *transcript) call(t *testing.T, e exchange) gateway.Answer {
 		t.Errorf("%s %s: Last-Modified %q with ETag %q", e.method, e.path, a.Header.Get("Last-Modified"), a.Header.Get("ETag"))
 	}
 	return a
+}
+
+// fromNow says how far away a moment is, in tens of minutes.
+func fromNow(t *testing.T, moment string) string {
+	t.Helper()
+	if moment == "" {
+		return ""
+	}
+	at, err := time.Parse(time.RFC3339Nano, moment)
+	if err != nil || !strings.HasSuffix(moment, "Z") {
+		t.Errorf("%q is no moment in UTC: %v", moment, err)
+	}
+	return "in " + time.Until(at).Round(10*time.Minute).String()
 }
 
 // quotedTag is an ETag, in a header or within JSON.

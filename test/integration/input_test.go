@@ -73,6 +73,28 @@ func badCalls() []badCall {
 	add("collection with a backtick", "POST", "/v1/rec%60ords", `{"key":"bad"}`, http.StatusNotFound, "collection_not_found")
 	add("POST to a record", "POST", collection+"/bad", `{}`, http.StatusMethodNotAllowed, "method_not_allowed")
 	add("POST with a condition", "POST", collection, `{"key":"bad"}`, bad, "unsupported_condition", "If-None-Match: *")
+	const record, tooLarge, elsewhere = collection + "/good", http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity
+	add("PATCH of the key", "PATCH", record, `{"key":"bad"}`, elsewhere, "key_mismatch")
+	add("PATCH without the key", "PATCH", record, `{"key":null,"v":1}`, elsewhere, "key_mismatch")
+	add("PATCH of the key to an operator", "PATCH", record, `{"key":{"$ne":""}}`, bad, "invalid_key")
+	add("PATCH with an array", "PATCH", record, `[{"v":1}]`, bad, "invalid_json")
+	add("PATCH with a duplicate member", "PATCH", record, `{"v":1,"v":2}`, bad, "invalid_json")
+	add("PATCH of operations", "PATCH", record, `[]`, http.StatusUnsupportedMediaType, "unsupported_media_type", "Content-Type: application/json-patch+json")
+	add("PATCH too large", "PATCH", record, `{"v":"`+longKey(1<<20)+`"}`, tooLarge, "body_too_large")
+	add("PATCH of a key of 513 bytes", "PATCH", collection+"/"+longKey(513), `{}`, bad, "invalid_key")
+	add("PATCH of nobody", "PATCH", collection+"/bad", `{"v":1}`, http.StatusNotFound, "record_not_found")
+	for _, name := range []string{"upsert", "key", "key%5B$ne%5D"} {
+		add("parameter "+name, "PUT", record+"?"+name+"=1", `{}`, bad, "invalid_parameter")
+		add("parameter of DELETE "+name, "DELETE", record+"?"+name+"=1", "", bad, "invalid_parameter")
+	}
+	add("operator as a parameter", "GET", collection+"?key%5B$ne%5D=", "", bad, "invalid_parameter")
+	add("too many keys", "GET", collection+"?"+strings.Repeat("key=a&", 101), "", bad, "invalid_parameter")
+	add("unknown op", "POST", collection+"?op=upsert", `[{"key":"bad"}]`, bad, "invalid_parameter")
+	add("op with an object", "POST", collection+"?op=put", keyed("bad"), bad, "invalid_json")
+	add("op=delete cut off", "POST", collection+"?op=delete", `["good"`, bad, "invalid_json")
+	add("op=put with an Idempotency-Key", "POST", collection+"?op=put", `[{"key":"bad"}]`, bad, "invalid_idempotency_key", "Idempotency-Key: x")
+	add("op=get of an operator", "POST", collection+"?op=get", `[{"$ne":""}]`, bad, "invalid_key")
+	add("answer as text", "PUT", record, `{"v":1}`, http.StatusNotAcceptable, "not_acceptable", "Accept: text/plain")
 	return calls
 }
 
