@@ -139,12 +139,17 @@ func (w *walker) before(number int64) int64 {
 // look adds the rows of a range. Where its table does not exist, the error matches sqldb.ErrRejected.
 func (w *walker) look(ctx context.Context, on *node, number int64) error {
 	table := tableName(w.collection, number)
-	found, cut, err := on.rows.list(ctx, table, window{w.rest(), w.walk.Group, w.walk.Descending, w.left, w.bytes, len(w.found) == 0})
+	var found []row
+	var cut bool
+	err := w.store.tableOn(on, w.collection, number).fitting.fit(ctx)
+	if err == nil {
+		found, cut, err = on.rows.list(ctx, table, window{w.rest(), w.walk.Group, w.walk.Descending, w.left, w.bytes, len(w.found) == 0})
+	}
 	if err != nil {
 		return fmt.Errorf("list %s on %s: %w: %w", table, on.name, ErrUnavailable, err)
 	}
 	for i := range found {
-		w.bytes -= int64(len(found[i].Document))
+		w.bytes -= int64(found[i].size())
 	}
 	w.found, w.left, w.cut = append(w.found, found...), w.left-len(found), cut
 	return nil

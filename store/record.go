@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"keyrange/store/typed"
 )
 
 // MaxKeyBytes is the length of the longest business key, the same on every engine. (A MongoDB _id ends at 2,672 bytes
@@ -69,7 +67,7 @@ type Content struct {
 	// ExpiresAt is when the record ceases to exist (UTC, microseconds); zero for never.
 	ExpiresAt time.Time
 	// split is the document in the columns of its collection, once that was checked; nil when the collection has none.
-	split *typed.Row
+	split *splitDocument
 }
 
 // Record is what a client sees under a key, with its metadata.
