@@ -174,7 +174,15 @@ func (b *bulk) work(client context.Context, it *item) {
 	}
 	ctx, cancel := context.WithTimeout(client, b.x.limits.RequestTimeout)
 	defer cancel()
-	rec, status, err := b.operation.run(ctx, it)
+	var rec store.Record
+	var status int
+	var err error
+	if it.doc.hasKey {
+		err = b.server.permitKey(b.x, it.doc.key) // a made key is looked at when it is made
+	}
+	if err == nil {
+		rec, status, err = b.operation.run(ctx, it)
+	}
 	it.err = settle(client, ctx, false, err)
 	var conflict *store.ConflictError
 	switch {

@@ -36,15 +36,22 @@ var scanners = sync.Pool{New: func() any { return &scanner{decoder: jsontext.New
 // jsontext. The errors match errInvalidJSON, or errInvalidKey for a key that is no string or breaks the rules.
 func scanDocument(raw []byte, keyMember string) (document, error) {
 	s := scanners.Get().(*scanner)
-	// The decoder reads a bytes.Buffer in place and leaves its bytes alone.
+	defer s.release()
+	s.read(raw)
+	return s.scan(raw, keyMember)
+}
+
+// read makes the decoder read a document. It reads a bytes.Buffer in place and leaves its bytes alone.
+func (s *scanner) read(raw []byte) {
 	s.input = *bytes.NewBuffer(raw)
 	s.decoder.Reset(&s.input)
-	doc, err := s.scan(raw, keyMember)
-	// A pooled scanner must not hold on to the body.
+}
+
+// release gives a scanner back. One in the pool must not hold on to the document.
+func (s *scanner) release() {
 	s.input = bytes.Buffer{}
 	s.decoder.Reset(&s.input)
 	scanners.Put(s)
-	return doc, err
 }
 
 // scan is scanDocument on a scanner whose decoder is about to read raw.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"keyrange/handlers/access"
 )
 
 // exchange is one request and its answer, as echo's context with what the gateway adds.
@@ -26,13 +28,15 @@ type exchange struct {
 	// collection and key say what the request is about; nil and empty where it is about no record.
 	collection *collection
 	key        string
+	// client is who sent it; nil where nobody is asked.
+	client *access.Client
 	// query has the parameters of the request, nil when there is none.
 	query url.Values
 	// idempotency is that of a POST.
 	idempotency idempotency
 	// ttl is how long the record that is written is to live; 0 when the request does not say.
 	ttl time.Duration
-	// items and failed count the results of a bulk request.
+	// items and failed count the results of a bulk request; items also the records of a list.
 	items, failed int
 }
 
@@ -79,10 +83,6 @@ func (x *exchange) run(next echo.HandlerFunc) (abort bool, err error) {
 			abort = x.Response().Committed || errors.Is(err, http.ErrAbortHandler)
 		}
 	}()
-	if x.Request().Method == http.MethodOptions {
-		// Echo answers it for every path, and lists it as allowed.
-		next = refuseOptions(next)
-	}
 	err = next(x)
 	var framework *echo.HTTPError
 	if errors.As(err, &framework) {
@@ -95,10 +95,10 @@ func (x *exchange) run(next echo.HandlerFunc) (abort bool, err error) {
 	return errors.Is(err, errCutOff), err
 }
 
-// refuseOptions stands in for echo's own answer to OPTIONS, where there is one.
+// refuseOptions stands in for echo's own answer to OPTIONS, which it gives for every path and lists as allowed.
 func refuseOptions(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if c.Get(echo.ContextKeyHeaderAllow) == nil {
+		if c.Request().Method != http.MethodOptions || c.Get(echo.ContextKeyHeaderAllow) == nil {
 			return next(c)
 		}
 		return echo.MethodNotAllowedHandler(c)
@@ -126,7 +126,7 @@ func (s *Server) log(x *exchange, took time.Duration, err error) {
 	if !s.logger.Enabled(request.Context(), level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 12)
+	attrs := make([]slog.Attr, 0, 13)
 	attrs = append(attrs,
 		slog.String("request_id", x.id),
 		slog.String("method", request.Method),
@@ -139,6 +139,9 @@ func (s *Server) log(x *exchange, took time.Duration, err error) {
 		slog.Int64("bytes", response.Size),
 		slog.Float64("duration_ms", milliseconds(took)),
 		slog.String("remote", x.RealIP()))
+	if x.client != nil {
+		attrs = append(attrs, slog.String("client", x.client.Name))
+	}
 	if x.items > 0 {
 		attrs = append(attrs, slog.Int("items", x.items), slog.Int("items_failed", x.failed))
 	}

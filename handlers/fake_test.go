@@ -151,6 +151,42 @@ func (f *fakeRecords) Delete(ctx context.Context, collection, key string, cond s
 	return nil
 }
 
+// List walks through the records by ID, and obeys the bounds of a page.
+func (f *fakeRecords) List(ctx context.Context, collection string, walk store.Walk) (page store.Page, err error) {
+	if err := f.enter(ctx, "list", fmt.Sprint(walk.After)); err != nil {
+		return page, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []store.Record
+	for at, r := range f.records {
+		behind := r.Tag.ID > walk.After
+		if walk.Descending {
+			behind = walk.After == 0 || r.Tag.ID < walk.After
+		}
+		if strings.HasPrefix(at, collection+"/") && behind {
+			r.Content = cloned(r.Content)
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b store.Record) int {
+		if walk.Descending {
+			a, b = b, a
+		}
+		return int(a.Tag.ID - b.Tag.ID)
+	})
+	bytes := int64(0)
+	for _, r := range all {
+		bytes += int64(len(r.Document))
+		if n := len(page.Records); n == walk.Limit || n > 0 && bytes > walk.MaxBytes {
+			page.More = true
+			break
+		}
+		page.Records, page.Next = append(page.Records, r), r.Tag.ID
+	}
+	return page, nil
+}
+
 // Health repeats what the test has set.
 func (f *fakeRecords) Health(context.Context) []store.Health { return f.health }
 

@@ -48,7 +48,8 @@ func (s *Server) healthz(_ context.Context, x *exchange) error {
 }
 
 // readyz tells whether records can be served: not without the index, nor without any node. With an issuer or some node
-// down the gateway is degraded and stays in service, because reads and many writes go on.
+// down, or an index that only answers reads, the gateway is degraded and stays in service, because reads and many writes
+// go on.
 func (s *Server) readyz(ctx context.Context, x *exchange) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -59,7 +60,7 @@ func (s *Server) readyz(ctx context.Context, x *exchange) error {
 		if health.Err != nil {
 			d.Reason = health.Err.Error()
 			answer.Status = statusDegraded
-			indexDown = indexDown || health.Kind == kindIndex
+			indexDown = indexDown || health.Kind == kindIndex && !health.ReadsGoOn
 		}
 		if health.Kind == kindNode {
 			nodes++

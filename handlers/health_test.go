@@ -35,6 +35,8 @@ func TestReadyz(t *testing.T) {
 			{Kind: "node", Name: "node-1", Err: node1}, {Kind: "node", Name: "node-2", Err: node2},
 		}
 	}
+	readsOnly := all(down, nil, nil, nil)
+	readsOnly[0].ReadsGoOn = true
 	for name, c := range map[string]struct {
 		health []store.Health
 		code   int
@@ -42,6 +44,7 @@ func TestReadyz(t *testing.T) {
 	}{
 		"ready":       {all(nil, nil, nil, nil), 200, "ready"},
 		"index":       {all(down, nil, nil, nil), 503, "unavailable"},
+		"index_reads": {readsOnly, 200, "degraded"},
 		"issuer":      {all(nil, down, nil, nil), 200, "degraded"},
 		"one_node":    {all(nil, nil, nil, down), 200, "degraded"},
 		"all_nodes":   {all(nil, nil, down, down), 503, "unavailable"},

@@ -164,3 +164,18 @@ func TestCompressedStream(t *testing.T) {
 		t.Errorf("the end: %q %v", rest, err)
 	}
 }
+
+// TestHeadOfOperators: HEAD works where GET does, also for operators.
+func TestHeadOfOperators(t *testing.T) {
+	r := newRig(t)
+	for _, target := range []string{"/admin/ranges", "/admin/sweeper", "/healthz", "/readyz", "/debug/pprof/cmdline"} {
+		var answers [2]*httptest.ResponseRecorder
+		for i, method := range []string{"GET", "HEAD"} {
+			answers[i] = httptest.NewRecorder()
+			r.Admin().ServeHTTP(answers[i], httptest.NewRequest(method, target, nil))
+		}
+		if answers[0].Code != 200 || answers[1].Code != 200 || answers[0].Header().Get("Content-Type") != answers[1].Header().Get("Content-Type") {
+			t.Errorf("%s: GET %d %v, HEAD %d %v", target, answers[0].Code, answers[0].Header(), answers[1].Code, answers[1].Header())
+		}
+	}
+}

@@ -74,6 +74,9 @@ func (s *Server) postKeys(x *exchange, media string) error {
 			return refuse(errBulkTooLarge, "op=get takes at most %d keys", maxBodyKeys)
 		}
 		key, err := keyIn(raw)
+		if err == nil {
+			err = s.permitKey(x, key)
+		}
 		if err != nil {
 			return itemFault(len(keys), err)
 		}

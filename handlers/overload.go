@@ -56,9 +56,14 @@ func (s *Server) Load() Load {
 	return Load{s.gate.requests, s.gate.bytes, s.gate.refused}
 }
 
-// gated runs next unless there is too much to do already.
+// gated runs next for a client that is known and within its limits, unless there is too much to do already.
 func (s *Server) gated(next handler) handler {
 	return func(ctx context.Context, x *exchange) error {
+		done, err := s.admit(ctx, x)
+		if err != nil {
+			return err
+		}
+		defer done()
 		weight := x.weight()
 		if !s.gate.enter(x.limits, weight) {
 			return errOverloaded

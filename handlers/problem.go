@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
+	"keyrange/handlers/access"
 	"keyrange/store"
 )
 
@@ -71,8 +72,13 @@ var statuses = []status{
 	{errQueryTooLong, http.StatusRequestURITooLong, "query_too_long", "Query too long", "The query of the URL is too long.", false},
 	{errNotAcceptable, http.StatusNotAcceptable, "not_acceptable", "Not acceptable", "No media type of the answer fits the Accept header.", false},
 	{errParameter, http.StatusBadRequest, "invalid_parameter", "Invalid query parameter", "A query parameter is unknown or has a value that it does not take.", false},
+	{access.ErrUnauthenticated, http.StatusUnauthorized, "unauthenticated", "Unauthenticated", "The request does not say who it is from.", false},
+	{access.ErrForbidden, http.StatusForbidden, "forbidden", "Forbidden", "The client may not do this.", false},
+	{access.ErrLimited, http.StatusTooManyRequests, "rate_limited", "Rate limited", "The client has too many requests.", false},
+	{access.ErrNoSigningKeys, http.StatusServiceUnavailable, "signing_keys_unavailable", "Signing keys unavailable", "The keys that tokens are checked with cannot be fetched. Nothing was changed; try again.", true},
 	{errOverloaded, http.StatusServiceUnavailable, "overloaded", "Overloaded", "Too many requests are under way. Nothing was changed; try again.", true},
 	{store.ErrInvalid, http.StatusBadRequest, "invalid_key", "Invalid key", "The key breaks a rule.", false},
+	{store.ErrMember, http.StatusUnprocessableEntity, "invalid_member", "Invalid member", "A member of the record is not what its column takes.", false},
 	{store.ErrTooLarge, http.StatusRequestEntityTooLarge, "body_too_large", "Body too large", "The document does not fit the smallest node.", false},
 	{store.ErrNotFound, http.StatusNotFound, "record_not_found", "Record not found", "There is no record under this key.", false},
 	{store.ErrConflict, http.StatusConflict, "record_exists", "Record exists", "There is a record under this key already.", false},
@@ -83,6 +89,7 @@ var statuses = []status{
 	{store.ErrBusy, http.StatusServiceUnavailable, "busy", "Record busy", "Other requests for this key kept winning. Nothing was changed; try again.", true},
 	{store.ErrUnavailable, http.StatusServiceUnavailable, "unavailable", "Unavailable", "A database cannot be reached. Nothing was changed; try again.", true},
 	{store.ErrExhausted, http.StatusInsufficientStorage, "range_exhausted", "Range exhausted", "All ranges are full. Nothing was changed; a node must be appended.", false},
+	{store.ErrUnreadable, http.StatusInternalServerError, "record_unreadable", "Record unreadable", "The stored record cannot be read; the log of the gateway says why.", false},
 	{store.ErrUnknown, http.StatusServiceUnavailable, "outcome_unknown", "Outcome unknown", "The write may or may not have taken effect. Read the record to find out.", false},
 }
 
@@ -131,6 +138,9 @@ func statusOf(err error) (*status, string) {
 	var f *fault
 	if errors.As(err, &f) {
 		kind, detail = f.kind, f.detail
+	}
+	if member := store.MemberOf(err); member != "" && detail == "" {
+		detail = member
 	}
 	line := &statusInternal
 	for i := range statuses {

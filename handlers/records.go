@@ -181,6 +181,9 @@ func (s *Server) create(ctx context.Context, x *exchange, doc document, position
 
 // createUnder stores a new record under a key.
 func (s *Server) createUnder(ctx context.Context, x *exchange, doc document, key string) (rec store.Record, replayed bool, err error) {
+	if err := s.permitKey(x, key); err != nil {
+		return store.Record{}, false, err
+	}
 	text, err := x.collection.complete(doc, key, s.records.MaxDocumentBytes())
 	if err != nil {
 		return store.Record{}, false, err

@@ -26,7 +26,7 @@ const (
 // document, unless the response has begun.
 type handler func(ctx context.Context, x *exchange) error
 
-// route is one line of the route table.
+// route is one line of the route table. A GET is a HEAD as well.
 type route struct {
 	method, pattern string
 	handle          handler
@@ -37,9 +37,7 @@ func (s *Server) publicRoutes() []route {
 	return append(s.healthRoutes(), []route{
 		{http.MethodPost, patternCollection, s.gated(s.onCollection(s.post, parameterOp))},
 		{http.MethodGet, patternCollection, s.gated(s.onCollection(s.getCollection, collectionParameters...))},
-		{http.MethodHead, patternCollection, s.gated(s.onCollection(s.getCollection, collectionParameters...))},
 		{http.MethodGet, patternRecord, s.gated(s.onRecord(s.get))},
-		{http.MethodHead, patternRecord, s.gated(s.onRecord(s.get))},
 		{http.MethodPut, patternRecord, s.gated(s.onRecord(s.put))},
 		{http.MethodPatch, patternRecord, s.gated(s.onRecord(s.patch))},
 		{http.MethodDelete, patternRecord, s.gated(s.onRecord(s.delete))},
@@ -87,15 +85,13 @@ func (s *Server) metrics(_ context.Context, x *exchange) error {
 func (s *Server) healthRoutes() []route {
 	return []route{
 		{http.MethodGet, patternHealthz, s.healthz},
-		{http.MethodHead, patternHealthz, s.healthz},
 		{http.MethodGet, patternReadyz, s.readyz},
-		{http.MethodHead, patternReadyz, s.readyz},
 	}
 }
 
 // serve runs a route under the request timeout.
 func (s *Server) serve(r route) echo.HandlerFunc {
-	read := r.method == http.MethodGet || r.method == http.MethodHead
+	read := r.method == http.MethodGet
 	return func(c echo.Context) error {
 		x := c.(*exchange)
 		x.route = r.pattern
@@ -106,15 +102,19 @@ func (s *Server) serve(r route) echo.HandlerFunc {
 	}
 }
 
-// onCollection resolves the collection of a request before next, and reads its query, which may have the parameters that
-// next takes.
+// onCollection resolves the collection of a request before next, checks that its client may do it there, and reads its query,
+// which may have the parameters that next takes.
 func (s *Server) onCollection(next handler, takes ...string) handler {
 	return func(ctx context.Context, x *exchange) error {
 		name, _, err := splitTarget(x.Request().URL.EscapedPath())
 		if err != nil {
 			return err
 		}
-		if x.collection = s.collections[name]; x.collection == nil {
+		x.collection = s.collections[name]
+		if err := s.permitCollection(x, name); err != nil {
+			return err
+		}
+		if x.collection == nil {
 			return errCollection
 		}
 		if err := x.readQuery(takes); err != nil {
@@ -124,17 +124,25 @@ func (s *Server) onCollection(next handler, takes ...string) handler {
 	}
 }
 
-// onRecord resolves the collection and the key of a request before next. Records take no parameters.
+// onRecord resolves the collection and the key of a request before next, and checks that its client may do it there. Records
+// take no parameters.
 func (s *Server) onRecord(next handler) handler {
 	return func(ctx context.Context, x *exchange) error {
 		name, escaped, err := splitTarget(x.Request().URL.EscapedPath())
 		if err != nil {
 			return err
 		}
-		if x.collection = s.collections[name]; x.collection == nil {
+		x.collection = s.collections[name]
+		if err := s.permit(x, name, roleOf(x.Request())); err != nil {
+			return err
+		}
+		if x.collection == nil {
 			return errCollection
 		}
 		if x.key, err = decodeKey(escaped); err != nil {
+			return err
+		}
+		if err := s.permitKey(x, x.key); err != nil {
 			return err
 		}
 		if err := x.readQuery(nil); err != nil {

@@ -7,11 +7,13 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"keyrange/handlers/access"
 	"keyrange/store"
 )
 
@@ -27,6 +29,8 @@ type Records interface {
 	Put(ctx context.Context, collection, key string, content store.Content, cond store.Condition) (rec store.Record, created bool, err error)
 	// Delete removes the record under the key.
 	Delete(ctx context.Context, collection, key string, cond store.Condition) error
+	// List returns a page of a walk through a collection, in the order of the IDs. The caller may change its documents.
+	List(ctx context.Context, collection string, walk store.Walk) (store.Page, error)
 	// Health asks every dependency, side by side, whether it answers, until ctx ends.
 	Health(ctx context.Context) []store.Health
 	// MaxDocumentBytes is the size of the largest document that every node takes.
@@ -67,6 +71,14 @@ type Options struct {
 	Collections []Collection
 	// NewKey makes the key of a record that is posted without one.
 	NewKey func() (string, error)
+	// Guard says who a client is and what it may do; nil asks nobody.
+	Guard *access.Guard
+	// GuardAdmin lets only clients with the admin role for all collections use the operators' listener.
+	GuardAdmin bool
+	// TrustedProxies are the networks of proxies that may say for whom they send a request (X-Forwarded-For); nil for none.
+	TrustedProxies []netip.Prefix
+	// CORSOrigins are the origins whose pages in browsers may use the clients' listener, or "*"; nil for none.
+	CORSOrigins []string
 	// Metrics answers /metrics on the operators' listener; nil for none.
 	Metrics http.Handler
 	// Reload puts the config file in force for POST /admin/reload on the operators' listener; nil answers 404. It ends
@@ -125,9 +137,9 @@ func New(records Records, options Options) *Server {
 	for _, c := range options.Collections {
 		s.collections[c.Name] = &collection{Collection: c, opening: documentOpening(c.KeyMember)}
 	}
-	s.public = s.listener(s.publicRoutes())
+	s.public = s.listener(s.publicRoutes(), allowOrigins(options.CORSOrigins)...)
 	s.compressed = compressing(s.public)
-	s.admin = s.listener(s.adminRoutes())
+	s.admin = s.listener(s.guardOperators(s.adminRoutes()))
 	return s
 }
 
@@ -141,16 +153,21 @@ func (s *Server) Public() http.Handler { return s.compressed }
 // Admin is the handler of the operators' listener.
 func (s *Server) Admin() http.Handler { return s.admin }
 
-// listener builds the echo instance of one listener. Echo prints nothing: what there is to say is in the request line.
-func (s *Server) listener(routes []route) *echo.Echo {
+// listener builds the echo instance of one listener; before runs ahead of its routes. Echo prints nothing: what there is to say
+// is in the request line.
+func (s *Server) listener(routes []route, before ...echo.MiddlewareFunc) *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.Logger.SetOutput(io.Discard)
-	// A forwarded address is only as good as the peer that sent it, and no trusted proxies are configured.
-	e.IPExtractor = echo.ExtractIPDirect()
+	e.IPExtractor = clientAddress(s.options.TrustedProxies)
 	e.Use(s.observe)
+	e.Use(before...)
+	e.Use(refuseOptions)
 	for _, r := range routes {
 		e.Add(r.method, r.pattern, s.serve(r))
+		if r.method == http.MethodGet {
+			e.Add(http.MethodHead, r.pattern, s.serve(r))
+		}
 	}
 	return e
 }

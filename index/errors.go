@@ -42,7 +42,36 @@ func translate(ctx context.Context, op string, err error, sends int) error {
 	if errors.Is(outcome, ErrExists) {
 		return fmt.Errorf("%s: %w", op, ErrExists)
 	}
-	return fmt.Errorf("%s: %w: %w", op, outcome, plain(ctx, err))
+	translated := fmt.Errorf("%s: %w: %w", op, outcome, plain(ctx, err))
+	if answered(err) {
+		return answeredError{translated}
+	}
+	return translated
+}
+
+// answeredError marks what the index itself said.
+type answeredError struct{ error }
+
+func (e answeredError) Unwrap() error { return e.error }
+
+// Answered reports whether an error is an answer: the index is there, though it refuses this call or leaves its outcome
+// open.
+func Answered(err error) bool {
+	var marked answeredError
+	return errors.Is(err, ErrExists) || errors.As(err, &marked)
+}
+
+// answered tells an engine's own words from the silence of one that is away or too slow.
+func answered(err error) bool {
+	if mongo.IsNetworkError(err) || mongo.IsTimeout(err) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	var server mongo.ServerError
+	if errors.As(err, &server) || errors.Is(err, errForeign) {
+		return true
+	}
+	// SQLite is in this process.
+	return errors.Is(err, sqldb.ErrUnavailable) || errors.Is(err, sqldb.ErrUnknown) || errors.Is(err, sqldb.ErrRejected)
 }
 
 // outcomeOf picks the sentinel of an error, see translate; what it does not know is ErrUnknown once sent.

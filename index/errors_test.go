@@ -84,6 +84,43 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
+// TestAnswered: what a server says proves that it is there, even when it leaves the outcome open; silence does not, whoever
+// ran out of time.
+func TestAnswered(t *testing.T) {
+	network := mongo.CommandError{Labels: []string{"NetworkError"}, Wrapped: io.ErrUnexpectedEOF}
+	for _, test := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"not primary", mongo.CommandError{Code: 10107}, true},
+		{"unauthorized", mongo.CommandError{Code: 13}, true},
+		{"disk full", mongo.WriteException{WriteErrors: mongo.WriteErrors{{Code: 14031}}}, true},
+		{"a code of tomorrow", mongo.CommandError{Code: 99999}, true},
+		{"duplicate", mongo.WriteError{Code: mongoDuplicateKey}, true},
+		{"bulk", mongo.BulkWriteException{WriteErrors: []mongo.BulkWriteError{{WriteError: mongo.WriteError{Code: 13}}}}, true},
+		{"foreign documents", errForeign, true},
+		{"sqlite busy", sqldb.ErrUnavailable, true},
+		{"sqlite rejected", sqldb.ErrRejected, true},
+		{"network", network, false},
+		{"time limit of the server", mongo.CommandError{Code: 50}, false},
+		{"no majority in time", mongo.WriteException{WriteConcernError: &mongo.WriteConcernError{Code: 50}}, false},
+		{"deadline", context.DeadlineExceeded, false},
+		{"sqlite deadline", fmt.Errorf("%w: %w", sqldb.ErrUnavailable, context.DeadlineExceeded), false},
+		{"the client went away", fmt.Errorf("%w: %w", sqldb.ErrUnavailable, context.Canceled), false},
+		{"anything else", io.EOF, false},
+	} {
+		for sends := range 3 {
+			if got := Answered(fmt.Errorf("wrapped: %w", translate(t.Context(), "op", test.err, sends))); got != test.want {
+				t.Errorf("%s: %v", test.name, got)
+			}
+		}
+	}
+	if Answered(nil) {
+		t.Error("no error is no answer")
+	}
+}
+
 // TestItemResults: an item without an error of its own has succeeded only when the batch as a whole is certain.
 func TestItemResults(t *testing.T) {
 	duplicate := func(i int) mongo.BulkWriteError {

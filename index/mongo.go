@@ -71,6 +71,9 @@ var errMongoURI = errors.New("index: not a valid MongoDB URI: want mongodb://use
 // mongoOptions turns a URI into the driver's options. What the record protocol relies on is set last, so that no
 // parameter of the URI can weaken it.
 func mongoOptions(uri string, opts Options) (*options.ClientOptions, error) {
+	if err := checkMongoFiles(uri); err != nil {
+		return nil, err
+	}
 	o := options.Client().ApplyURI(uri)
 	if err := o.Validate(); err != nil {
 		return nil, errMongoURI

@@ -109,3 +109,11 @@ func (r Ranges) Count() int64 {
 	}
 	return count
 }
+
+// Bounds are the lowest and the highest number in the set; 0 and 0 when it is empty.
+func (r Ranges) Bounds() (first, last int64) {
+	if len(r.spans) == 0 {
+		return 0, 0
+	}
+	return r.spans[0].first, r.spans[len(r.spans)-1].last
+}

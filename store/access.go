@@ -20,7 +20,7 @@ func (s *Store) Get(ctx context.Context, collection, key string) (Record, error)
 	if err != nil {
 		return Record{}, err
 	}
-	return r.record(), nil
+	return r.record()
 }
 
 func (s *Store) checkRead(collection, key string) error {
@@ -59,7 +59,7 @@ func (s *Store) lookUp(ctx context.Context, collection, key string) (*row, error
 // checked by the statement that writes. Of a replaced record CreatedAt is not known and stays zero. After ErrUnknown the
 // document may have been stored; after every other error it was not.
 func (s *Store) Put(ctx context.Context, collection, key string, content Content, cond Condition) (rec Record, created bool, err error) {
-	p, err := s.checkWrite(collection, key, content)
+	p, err := s.checkWrite(collection, key, &content)
 	if err != nil {
 		return Record{}, false, err
 	}
@@ -139,14 +139,13 @@ func (s *Store) target(ctx context.Context, collection, key string, cond Conditi
 // missed says why a conditional statement found nothing to change: ErrNotFound, ErrPrecondition, or errLost when looking
 // again may tell more, because the ID was cached or the record came into being in between.
 func (s *Store) missed(ctx context.Context, collection string, t target) error {
-	if t.cached {
-		s.cache.drop(collection, t.key, t.id)
-		return errLost
-	}
 	r, err := s.readRow(ctx, collection, t.id)
 	switch {
 	case err != nil:
 		return err
+	case !r.belongsTo(t.key) && t.cached:
+		s.cache.drop(collection, t.key, t.id)
+		return errLost
 	case !r.belongsTo(t.key):
 		return ErrNotFound
 	case len(t.versions) > 0:

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"keyrange/store/sqldb"
+	"keyrange/store/typed"
 )
 
 // lateColumns are columns of every range table that tables made by earlier versions lack.
@@ -32,9 +33,9 @@ type adapter struct {
 
 // adapt brings all range tables of a node to the shapes of their collections.
 func (a adapter) adapt(ctx context.Context) error {
-	tables, err := a.columns(ctx)
+	tables, err := a.columns(ctx, "")
 	if err != nil {
-		return fmt.Errorf("list the columns of range tables: %w", err)
+		return err
 	}
 	for table, has := range tables {
 		if err := a.complete(ctx, table, has); err != nil {
@@ -44,61 +45,126 @@ func (a adapter) adapt(ctx context.Context) error {
 	return nil
 }
 
-// columns lists the names of the columns of each range table.
-func (a adapter) columns(ctx context.Context) (map[string][]string, error) {
-	query := "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = DATABASE()"
+// tableColumn is a column of a range table as it is.
+type tableColumn struct {
+	name   string // in lower case
+	stored typed.Stored
+}
+
+// columns lists the columns of each range table, or of one.
+func (a adapter) columns(ctx context.Context, only string) (map[string][]tableColumn, error) {
+	query, args := "SELECT table_name, column_name, column_type, column_comment FROM information_schema.columns WHERE table_schema = DATABASE()", []any(nil)
 	if a.db.Engine() == sqldb.SQLite {
-		query = "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table'"
+		query = "SELECT m.name AS table_name, c.name, c.type, '' FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table'"
 	}
-	tables := map[string][]string{}
+	if only != "" {
+		query, args = query+" AND table_name = ?", []any{only}
+	}
+	tables := map[string][]tableColumn{}
 	err := a.db.Query(ctx, func(r *sql.Rows) error {
-		var table, name string
-		if err := r.Scan(&table, &name); err != nil {
+		var table, name, typeText, comment string
+		if err := r.Scan(&table, &name, &typeText, &comment); err != nil {
 			return err
 		}
-		if rangeTableName.MatchString(table) {
-			tables[table] = append(tables[table], strings.ToLower(name))
+		if !rangeTableName.MatchString(table) {
+			return nil
 		}
+		c := tableColumn{strings.ToLower(name), typed.FromSQLite(typeText)}
+		if a.db.Engine() == sqldb.MySQL {
+			c.stored = typed.FromMySQL(typeText, comment)
+		}
+		tables[table] = append(tables[table], c)
 		return nil
-	}, query)
+	}, query, args...)
+	if err != nil {
+		err = fmt.Errorf("list the columns of range tables: %w", err)
+	}
 	return tables, err
 }
 
-// complete adds the columns that a table lacks. Another gateway may be adding them too.
-func (a adapter) complete(ctx context.Context, table string, has []string) error {
+// lacking lists the columns that a table should have and has not.
+func (a adapter) lacking(table string, has []tableColumn) (missing []column) {
 	for _, c := range slices.Concat(lateColumns, a.shapes.of(table).columns) {
-		if slices.Contains(has, strings.ToLower(c.name)) {
-			continue
+		if !slices.ContainsFunc(has, func(h tableColumn) bool { return h.name == strings.ToLower(c.name) }) {
+			missing = append(missing, c)
 		}
-		definition := c.mysql
-		if a.db.Engine() == sqldb.SQLite {
-			definition = c.sqlite
-		}
-		_, err := a.db.Exec(ctx, fmt.Sprintf("ALTER TABLE `%s` ADD COLUMN `%s` %s", table, c.name, definition))
+	}
+	return missing
+}
+
+// complete adds the columns that a table lacks. Another gateway may be adding them too.
+func (a adapter) complete(ctx context.Context, table string, has []tableColumn) error {
+	missing := a.lacking(table, has)
+	for len(missing) > 0 {
+		err := a.add(ctx, table, missing)
 		if err == nil {
-			continue
+			return nil
 		}
-		if now, lookErr := a.columns(ctx); lookErr != nil || !slices.Contains(now[table], strings.ToLower(c.name)) {
-			return fmt.Errorf("add column %s to table %s: %w", c.name, table, err)
+		now, lookErr := a.columns(ctx, table)
+		still := a.lacking(table, now[table])
+		if lookErr != nil || len(still) >= len(missing) {
+			return fmt.Errorf("add column %s to table %s: %w (by hand: %s)", missing[0].name, table, err, strings.Join(a.additions(table, missing), "; "))
+		}
+		missing = still
+	}
+	return nil
+}
+
+// add adds columns to a table.
+func (a adapter) add(ctx context.Context, table string, columns []column) error {
+	for _, statement := range a.additions(table, columns) {
+		if _, err := a.db.Exec(ctx, statement); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// additions are the statements that add columns to a table: a single one, where that is possible, because a server can only
+// do so a number of times before it has to copy the table.
+func (a adapter) additions(table string, columns []column) []string {
+	var parts []string
+	for _, c := range columns {
+		definition := c.mysql
+		if a.db.Engine() == sqldb.SQLite {
+			definition = c.sqlite
+		}
+		parts = append(parts, fmt.Sprintf("ADD COLUMN `%s` %s", c.name, definition))
+	}
+	if a.db.Engine() == sqldb.MySQL {
+		parts = []string{strings.Join(parts, ", ")}
+	}
+	for i := range parts {
+		parts[i] = fmt.Sprintf("ALTER TABLE `%s` %s", table, parts[i])
+	}
+	return parts
+}
+
+// judgeNodes looks, without changing anything, whether the range tables of the nodes of a verdict can be brought to the
+// shapes of their collections. Where not, that is a fault of the node.
+func (s *Store) judgeNodes(ctx context.Context, nodes []*sqldb.DB, v *Verdict) {
+	s.eachAdapter(ctx, nodes, v, func(f *Finding) bool { return f.Err == nil && !f.Away }, adapter.check)
+}
+
 // adaptNodes brings the range tables of the nodes of a verdict that are ready for use to the shapes of their collections.
 // One that cannot be is a fault of its node.
 func (s *Store) adaptNodes(ctx context.Context, nodes []*sqldb.DB, v *Verdict) {
+	s.eachAdapter(ctx, nodes, v, func(f *Finding) bool { return f.usable() }, adapter.adapt)
+}
+
+// eachAdapter does one thing to some nodes of a verdict, many at a time.
+func (s *Store) eachAdapter(ctx context.Context, nodes []*sqldb.DB, v *Verdict, which func(*Finding) bool, do func(adapter, context.Context) error) {
 	var group errgroup.Group
 	group.SetLimit(verifyAtOnce)
 	for i, db := range nodes {
 		found := &v.Nodes[i]
-		if db == nil || !found.usable() {
+		if db == nil || !which(found) {
 			continue
 		}
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 			defer cancel()
-			if err := (adapter{db, s.shapes}).adapt(ctx); err != nil {
+			if err := do(adapter{db, s.shapes}, ctx); err != nil {
 				found.Away = errors.Is(err, sqldb.ErrUnavailable) || errors.Is(err, sqldb.ErrUnknown)
 				found.Err = fmt.Errorf("node at %s: %w", db.Location(), err)
 			}

@@ -128,7 +128,7 @@ func TestAdapt(t *testing.T) {
 				t.Error(err)
 			}
 			for _, other := range []string{"others", "more_reports"} {
-				columns, err := adapter{db, shapes}.columns(ctx)
+				columns, err := adapter{db, shapes}.columns(ctx, "")
 				if _, listed := columns[other]; listed || err != nil {
 					t.Errorf("%s is taken for a range table: %v", other, err)
 				}

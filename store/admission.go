@@ -54,55 +54,6 @@ type issuer struct {
 	admission
 }
 
-// gatedIndex is the index, which takes part once it has answered for the first time.
-type gatedIndex struct {
-	index.Index
-	admission
-}
-
-// refusal is the answer of an index that may not be used yet.
-func (g *gatedIndex) refusal() error {
-	if why := g.barred(); why != nil {
-		return fmt.Errorf("%w: %s", index.ErrUnavailable, why.Error())
-	}
-	return nil
-}
-
-func (g *gatedIndex) Insert(ctx context.Context, collection string, entries []index.Entry) []error {
-	if err := g.refusal(); err != nil {
-		return repeat(err, len(entries))
-	}
-	return g.Index.Insert(ctx, collection, entries)
-}
-
-func (g *gatedIndex) Find(ctx context.Context, collection string, keys []string) (map[string]int64, error) {
-	if err := g.refusal(); err != nil {
-		return nil, err
-	}
-	return g.Index.Find(ctx, collection, keys)
-}
-
-func (g *gatedIndex) Scan(ctx context.Context, collection, after string, limit int) ([]index.Entry, error) {
-	if err := g.refusal(); err != nil {
-		return nil, err
-	}
-	return g.Index.Scan(ctx, collection, after, limit)
-}
-
-func (g *gatedIndex) Replace(ctx context.Context, collection, key string, old, new int64) (bool, error) {
-	if err := g.refusal(); err != nil {
-		return false, err
-	}
-	return g.Index.Replace(ctx, collection, key, old, new)
-}
-
-func (g *gatedIndex) Remove(ctx context.Context, collection string, entries []index.Entry) error {
-	if err := g.refusal(); err != nil {
-		return err
-	}
-	return g.Index.Remove(ctx, collection, entries)
-}
-
 // askIndex compares the stamp of the index with a verdict on the fleet.
 func (s *Store) askIndex(ctx context.Context, v Verdict) Finding {
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
@@ -138,6 +89,7 @@ func (s *Store) prepareIndex(ctx context.Context, cluster string) Finding {
 func (s *Store) admitFirst(ctx context.Context) error {
 	fleet := s.fleet()
 	v := fleet.Verify(ctx)
+	s.judgeNodes(ctx, fleet.Nodes, &v)
 	ix := s.askIndex(ctx, v)
 	if err := errors.Join(v.Err(), Verdict{Issuers: []Finding{ix}}.Err()); err != nil {
 		return err
@@ -172,12 +124,13 @@ func (s *Store) admitMore(ctx context.Context) bool {
 		}
 	}
 	v := fleet.Verify(ctx)
+	s.judgeNodes(ctx, fleet.Nodes, &v)
 	if v.Err() == nil {
 		if err := fleet.claim(ctx, &v, s.cluster, s.timestamp()); err != nil {
 			s.log.Warn("databases cannot be claimed", "cause", err.Error())
 		}
-		s.adaptNodes(ctx, fleet.Nodes, &v)
 	}
+	s.adaptNodes(ctx, fleet.Nodes, &v)
 	ix := Finding{}
 	if s.gate.barred() != nil {
 		if ix = s.askIndex(ctx, v); ix.Err == nil {
@@ -193,7 +146,7 @@ func (s *Store) admitMore(ctx context.Context) bool {
 func (s *Store) lookAtIndex(ctx context.Context) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	if s.gate.barred() != nil {
+	if s.gate.reads.refusal() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)

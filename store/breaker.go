@@ -3,86 +3,19 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
-
-	"github.com/sony/gobreaker/v2"
 
 	"keyrange/idsegment"
 	"keyrange/store/sqldb"
 )
 
-const (
-	// breakerFailures is how many statements in a row must fail before a node counts as down for their kind.
-	breakerFailures = 3
-	// breakerPause is how long a node that is down is left alone before one statement tries it again.
-	breakerPause = time.Second
-)
+// breakerPause is how long a node that is down is left alone before a probe tries it again.
+const breakerPause = time.Second
 
-// Kinds of statements, as the log names them.
-const (
-	forReads  = "reads"
-	forWrites = "writes"
-)
-
-// circuit is a circuit breaker in front of one kind of a node's statements. While it is open they are refused at once, as
-// unavailable and not sent. So they are as long as the node is barred.
-type circuit struct {
-	barred  func() error
-	breaker *gobreaker.CircuitBreaker[any]
-}
-
-func newCircuit(name string, barred func() error, onChange func(open bool)) *circuit {
-	return &circuit{barred, gobreaker.NewCircuitBreaker[any](gobreaker.Settings{
-		Name: name, Timeout: breakerPause,
-		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerFailures },
-		IsSuccessful: func(err error) bool {
-			return !errors.Is(err, sqldb.ErrUnavailable) && !errors.Is(err, sqldb.ErrUnknown)
-		},
-		// A client that goes away says nothing about the node.
-		IsExcluded: func(err error) bool { return errors.Is(err, context.Canceled) },
-		OnStateChange: func(_ string, from, to gobreaker.State) {
-			if from == gobreaker.StateClosed || to == gobreaker.StateClosed {
-				onChange(to != gobreaker.StateClosed)
-			}
-		},
-	})}
-}
-
-// open reports whether statements are being refused, or only a single one is let through to try the node again.
-func (c *circuit) open() bool { return c.breaker.State() != gobreaker.StateClosed }
-
-// refusal is the answer of a node that may not be used yet.
-func (c *circuit) refusal() error {
-	if why := c.barred(); why != nil {
-		return fmt.Errorf("%w: %s is not used: %s", sqldb.ErrUnavailable, c.breaker.Name(), why.Error())
-	}
-	return nil
-}
-
-// run sends one statement, or refuses it.
-func (c *circuit) run(send func() error) error {
-	if err := c.refusal(); err != nil {
-		return err
-	}
-	_, err := c.breaker.Execute(func() (any, error) { return nil, send() })
-	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		return fmt.Errorf("%w: %s is down", sqldb.ErrUnavailable, c.breaker.Name())
-	}
-	return err
-}
-
-// peek runs a statement of which the node may be slow to answer, though it is up. So the answer says nothing about the
-// node, and it is not tried on one that is down.
-func (c *circuit) peek(send func() error) error {
-	if err := c.refusal(); err != nil {
-		return err
-	}
-	if c.open() {
-		return fmt.Errorf("%w: %s is down", sqldb.ErrUnavailable, c.breaker.Name())
-	}
-	return send()
-}
+// nodeCircuits take every statement that was not sent or got no answer for a sign that the node is down.
+var nodeCircuits = circuitKind{breakerPause, sqldb.ErrUnavailable, func(err error) bool {
+	return errors.Is(err, sqldb.ErrUnavailable) || errors.Is(err, sqldb.ErrUnknown)
+}}
 
 // guardedRows is a node's range tables behind circuit breakers: one for reads, and one for writes, because a node that
 // takes no writes (read-only after a failover, its disk full) still answers reads.
@@ -94,7 +27,7 @@ type guardedRows struct {
 // guard tells of changes with the kind of statements that they are about.
 func guard(name string, r rows, barred func() error, onChange func(kind string, down bool)) *guardedRows {
 	of := func(kind string) *circuit {
-		return newCircuit(name, barred, func(open bool) { onChange(kind, open) })
+		return newCircuit(nodeCircuits, name, barred, func(open bool) { onChange(kind, open) })
 	}
 	return &guardedRows{r, of(forReads), of(forWrites)}
 }

@@ -33,7 +33,7 @@ func (s *Store) Create(ctx context.Context, collection, key string, content Cont
 // created it, that is no conflict, and it is returned as it was created. Once the record has been changed, it is one.
 // ErrReused: the earlier request had another document.
 func (s *Store) CreateOnce(ctx context.Context, collection, key string, content Content, once Once) (rec Record, replayed bool, err error) {
-	p, err := s.checkWrite(collection, key, content)
+	p, err := s.checkWrite(collection, key, &content)
 	if err != nil {
 		return Record{}, false, err
 	}
@@ -53,9 +53,13 @@ type replayedError struct{ record Record }
 
 func (e *replayedError) Error() string { return "created before, by the same request" }
 
-// checkWrite refuses what can be refused before anything is written (I6).
-func (s *Store) checkWrite(collection, key string, content Content) (*placement, error) {
+// checkWrite refuses what can be refused before anything is written (I6). In a collection with columns it makes the
+// document what it will be when it is read.
+func (s *Store) checkWrite(collection, key string, content *Content) (*placement, error) {
 	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	if err := s.split(collection, key, content); err != nil {
 		return nil, err
 	}
 	if limit := s.MaxDocumentBytes(); int64(len(content.Document)) > limit {
@@ -242,7 +246,11 @@ func (c *creation) conflict(r *row) error {
 	if err := c.once.judge(r); err != nil {
 		return err
 	}
-	return &replayedError{r.record()}
+	rec, err := r.record()
+	if err != nil {
+		return err
+	}
+	return &replayedError{rec}
 }
 
 // insert commits the row of a reserved entry, sent at most once: the moment at which the record exists.
@@ -252,7 +260,7 @@ func (c *creation) insert(id int64) (Record, error) {
 	err := s.insertRow(c.budget, c.ids.collection, r)
 	switch {
 	case err == nil:
-		return r.record(), nil
+		return r.record()
 	case errors.Is(err, sqldb.ErrDuplicate):
 		return c.occupied(&r)
 	case errors.Is(err, sqldb.ErrUnknown):
@@ -275,7 +283,7 @@ func (c *creation) occupied(mine *row) (Record, error) {
 	case r == nil || r.state == fence:
 		return Record{}, errLost
 	case r.token == mine.token:
-		return mine.record(), nil
+		return mine.record()
 	case r.belongsTo(c.key):
 		return Record{}, c.conflict(r)
 	case r.key == c.key:
@@ -300,7 +308,7 @@ func (c *creation) resolve(mine *row) (Record, error) {
 		return Record{}, unknown // it may have lived and been deleted before the fence
 	case errors.Is(err, sqldb.ErrDuplicate):
 		if r, err := c.store.readRow(ctx, c.ids.collection, mine.id); err == nil && r != nil && r.state == live && r.token == mine.token {
-			return mine.record(), nil
+			return mine.record()
 		}
 	}
 	return Record{}, unknown

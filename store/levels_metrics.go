@@ -20,6 +20,7 @@ func collectionMetric(name, help string) *prometheus.Desc {
 }
 
 var (
+	rangeOwnedIDs  = rangeMetric("owned_ids", "IDs in the range.")
 	rangeIssuedIDs = rangeMetric("issued_ids", "IDs of the range that are leased; at least so many while an issuer does not answer.")
 	rangeLiveRows  = rangeMetric("live_rows", "Records in the range, estimated.")
 	rangeBytes     = rangeMetric("bytes", "Size of the keys and documents of the records in the range, estimated.")
@@ -35,7 +36,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c levelsCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		rangeIssuedIDs, rangeLiveRows, rangeBytes,
+		rangeOwnedIDs, rangeIssuedIDs, rangeLiveRows, rangeBytes,
 		collectionOwnedIDs, collectionIssuedIDs, collectionLeftIDs, collectionGrowth, collectionDaysLeft, collectionState,
 	} {
 		to <- d
@@ -53,6 +54,7 @@ func (c levelsCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, l := range levels.Ranges {
 		labels := []string{l.Collection, strconv.FormatInt(l.Range, 10), l.Node}
+		gauge(rangeOwnedIDs, float64(l.Hi-l.Lo), labels...)
 		gauge(rangeIssuedIDs, float64(l.Issued), labels...)
 		if l.Live >= 0 {
 			gauge(rangeLiveRows, float64(l.Live), labels...)

@@ -432,8 +432,8 @@ func TestLevelsMetrics(t *testing.T) {
 	perDay, days := 5.0, 1.2
 	g.latest.Store(&Levels{
 		Ranges: []Level{
-			{Collection: "c", Range: 1, Node: "node-1", Issued: 10, Live: 7, Bytes: 700},
-			{Collection: "c", Range: 2, Node: "node-2", Issued: 4, Live: -1, Bytes: -1},
+			{Collection: "c", Range: 1, Lo: 1, Hi: 11, Node: "node-1", Issued: 10, Live: 7, Bytes: 700},
+			{Collection: "c", Range: 2, Lo: 11, Hi: 21, Node: "node-2", Issued: 4, Live: -1, Bytes: -1},
 		},
 		Collections: []Outlook{
 			{Collection: "c", Owned: 20, Issued: 14, Left: 6, PerDay: &perDay, DaysLeft: &days, State: StateWarn},
@@ -445,6 +445,7 @@ func TestLevelsMetrics(t *testing.T) {
 		"collection_left_ids c = 6", "collection_left_ids d = 20", "collection_level_state c = 1", "collection_level_state d = 0",
 		"collection_owned_ids c = 20", "collection_owned_ids d = 20",
 		"range_bytes c node-1 1 = 700", "range_issued_ids c node-1 1 = 10", "range_issued_ids c node-2 2 = 4", "range_live_rows c node-1 1 = 7",
+		"range_owned_ids c node-1 1 = 10", "range_owned_ids c node-2 2 = 10",
 	}
 	if got := gather(); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

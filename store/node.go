@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"time"
 
 	"keyrange/rangeshard"
 	"keyrange/store/sqldb"
@@ -16,10 +15,9 @@ type node struct {
 	guarded *guardedRows
 	// rows is guarded, or what a test puts around it.
 	rows rows
+	// tables lists all tables of the database, at a moment after it was asked.
+	tables *lane[struct{}, []string]
 }
-
-// probeEvery is how often a node that is down is looked at. The breaker lets a look through once per pause.
-const probeEvery = breakerPause / 4
 
 func (s *Store) newNode(name string, db *sqldb.DB) *node {
 	n := &node{name: name, db: db}
@@ -34,31 +32,18 @@ func (s *Store) newNode(name string, db *sqldb.DB) *node {
 		}
 	})
 	n.rows = n.guarded
+	n.tables = shared(func(ctx context.Context) ([]string, error) { return n.rows.tables(ctx) })
 	return n
 }
 
-// down reports whether the node takes no new records: it is being left alone for writes, is only being tried again, or has
-// not been admitted.
+// down reports whether the node takes no new records: it is being left alone for writes, or has not been admitted.
 func (n *node) down() bool { return n.barred() != nil || n.guarded.writes.open() }
 
-// probe looks at a node until it is up again for a kind of statements, so that it needs no request to find out.
+// probe looks at a node until it is up again for a kind of statements.
 func (s *Store) probe(n *node, kind string) {
-	of, look := n.guarded.reads, n.db.Ping
 	if kind == forWrites {
-		of, look = n.guarded.writes, func(ctx context.Context) error { return rangeshard.TryWrite(ctx, n.db) }
+		n.guarded.writes.probe(s.background, func(ctx context.Context) error { return rangeshard.TryWrite(ctx, n.db) })
+		return
 	}
-	ticker := time.NewTicker(probeEvery)
-	defer ticker.Stop()
-	for of.open() {
-		select {
-		case <-ticker.C:
-		case <-s.background.Done():
-			return
-		}
-		_ = of.run(func() error { // the breaker draws the conclusion
-			ctx, cancel := context.WithTimeout(s.background, breakerPause)
-			defer cancel()
-			return look(ctx)
-		})
-	}
+	n.guarded.reads.probe(s.background, n.db.Ping)
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"keyrange/store/typed"
 )
 
 // MaxKeyBytes is the length of the longest business key, the same on every engine. (A MongoDB _id ends at 2,672 bytes
@@ -18,6 +20,8 @@ const MaxKeyBytes = 512
 var (
 	// ErrInvalid: the key breaks a rule; the message says which.
 	ErrInvalid = errors.New("invalid")
+	// ErrMember: a member of the document is not what its column takes; a *typed.MemberError says which.
+	ErrMember = errors.New("invalid member")
 	// ErrTooLarge: the document does not fit the smallest node.
 	ErrTooLarge = errors.New("document too large")
 	// ErrNotFound: there is no record under the key.
@@ -34,6 +38,8 @@ var (
 	ErrUnavailable = errors.New("unavailable")
 	// ErrExhausted: all ranges are full; a node must be appended.
 	ErrExhausted = errors.New("range exhausted")
+	// ErrUnreadable: the row of the record cannot be read as one; somebody other than a gateway has changed it or its columns.
+	ErrUnreadable = errors.New("row unreadable")
 	// ErrUnknown: the write may have taken effect, or may yet.
 	ErrUnknown = errors.New("outcome unknown")
 )
@@ -56,6 +62,8 @@ type Content struct {
 	Group string
 	// ExpiresAt is when the record ceases to exist (UTC, microseconds); zero for never.
 	ExpiresAt time.Time
+	// split is the document in the columns of its collection, once that was checked; nil when the collection has none.
+	split *typed.Row
 }
 
 // Record is what a client sees under a key, with its metadata.

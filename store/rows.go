@@ -7,6 +7,7 @@ import (
 
 	"keyrange/idsegment"
 	"keyrange/store/sqldb"
+	"keyrange/store/typed"
 )
 
 // rowState tells a record from a fence.
@@ -33,6 +34,8 @@ type row struct {
 	// cells are the values of the columns that the collection declares, in their order: nil for NULL, or what the driver
 	// takes and gives.
 	cells []any
+	// layout tells that the row was read from columns, of which record makes the document; nil when Document is whole.
+	layout *typed.Layout
 }
 
 // belongsTo reports whether the row is the record of a key.
@@ -47,9 +50,21 @@ func (r row) asFence() row {
 
 func (r *row) tag() Tag { return Tag{ID: r.id, Version: r.version} }
 
-func (r *row) record() Record {
-	return Record{Key: r.key, Tag: r.tag(), Content: r.Content, CreatedAt: r.createdAt, UpdatedAt: r.updatedAt}
+// record is the record that a live row holds, or ErrUnreadable.
+func (r *row) record() (Record, error) {
+	content := r.Content
+	if r.layout != nil {
+		document, err := r.layout.Join(r.key, typed.Row{Cells: r.cells, Rest: r.Document})
+		if err != nil {
+			return Record{}, fmt.Errorf("row %d: %w: %w", r.id, ErrUnreadable, err)
+		}
+		content.Document = document
+	}
+	return Record{Key: r.key, Tag: r.tag(), Content: content, CreatedAt: r.createdAt, UpdatedAt: r.updatedAt}, nil
 }
+
+// size is about what the content of the row takes in a statement, in bytes.
+func (r *row) size() int { return typed.Row{Cells: r.cells, Rest: r.Document}.Bytes() }
 
 // rowChange is a conditional write to the live row of a key that has not expired: it puts another content there, or deletes
 // the row when Document is nil.
@@ -68,6 +83,9 @@ type rowChange struct {
 
 // removes reports whether the change deletes the row.
 func (c *rowChange) removes() bool { return c.Document == nil }
+
+// size is as for a row.
+func (c *rowChange) size() int { return typed.Row{Cells: c.cells, Rest: c.Document}.Bytes() }
 
 // changed is what a conditional write did.
 type changed struct {
@@ -98,6 +116,7 @@ type rows interface {
 	ledger
 	counter
 	scanner
+	lister
 	// insert adds rows and answers for each of them; nil means added. One that is refused fails alone.
 	insert(ctx context.Context, table string, batch []row) []error
 	// read returns those of the rows that exist, in no particular order, fences included.

@@ -95,7 +95,7 @@ func (m *mysqlRows) insert(ctx context.Context, table string, batch []row) []err
 func (m *mysqlRows) fit(batch []row, order []int) int {
 	bytes := int64(0)
 	for n, i := range order {
-		bytes += statementOverhead + int64(len(batch[i].Document))*escapeFactor
+		bytes += statementOverhead + int64(batch[i].size())*escapeFactor
 		if n > 0 && bytes > m.packetBytes() {
 			return n
 		}
@@ -133,8 +133,14 @@ func (m *mysqlRows) read(ctx context.Context, table string, ids []int64) ([]row,
 
 // query reads whole rows.
 func (m *mysqlRows) query(ctx context.Context, table, where string, args []any) (found []row, err error) {
+	err = m.each(ctx, table, where, args, func(r row) error { found = append(found, r); return nil })
+	return found, err
+}
+
+// each reads whole rows and hands each to take, whose error ends the reading.
+func (m *mysqlRows) each(ctx context.Context, table, where string, args []any, take func(row) error) error {
 	shape := m.shapes.of(table)
-	err = m.db.Query(ctx, func(r *sql.Rows) error {
+	return m.db.Query(ctx, func(r *sql.Rows) error {
 		var f row
 		var key, tok, group sql.RawBytes
 		var expires sql.NullTime
@@ -143,10 +149,8 @@ func (m *mysqlRows) query(ctx context.Context, table, where string, args []any) 
 			return err
 		}
 		f.key, f.token, f.Group, f.ExpiresAt = string(key), tokenOf(tok), string(group), expires.Time
-		found = append(found, f)
-		return nil
+		return take(f)
 	}, fmt.Sprintf("SELECT %s, %s FROM `%s` %s", shape.names, expiredSQL(sqldb.MySQL), table, where), args...)
-	return found, err
 }
 
 // momentMySQL is a moment as an argument; NULL for none.

@@ -79,8 +79,14 @@ func (s *sqliteRows) read(ctx context.Context, table string, ids []int64) ([]row
 
 // query reads whole rows.
 func (s *sqliteRows) query(ctx context.Context, table, where string, args []any) (found []row, err error) {
+	err = s.each(ctx, table, where, args, func(r row) error { found = append(found, r); return nil })
+	return found, err
+}
+
+// each reads whole rows and hands each to take, whose error ends the reading.
+func (s *sqliteRows) each(ctx context.Context, table, where string, args []any, take func(row) error) error {
 	shape := s.shapes.of(table)
-	err = s.db.Query(ctx, func(r *sql.Rows) error {
+	return s.db.Query(ctx, func(r *sql.Rows) error {
 		var f row
 		var key, tok, group sql.RawBytes
 		var created, updated int64
@@ -94,10 +100,8 @@ func (s *sqliteRows) query(ctx context.Context, table, where string, args []any)
 		if expires.Valid {
 			f.ExpiresAt = time.UnixMicro(expires.Int64).UTC()
 		}
-		found = append(found, f)
-		return nil
+		return take(f)
 	}, fmt.Sprintf(`SELECT %s, %s FROM "%s" %s`, shape.names, expiredSQL(sqldb.SQLite), table, where), args...)
-	return found, err
 }
 
 // momentSQLite is a moment as an argument; NULL for none.

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"keyrange/store/sqldb"
+	"keyrange/store/typed"
 )
 
 // ownColumns are the columns that every range table has, in the order in which every statement lists them.
@@ -23,6 +24,8 @@ type column struct {
 // keeps them to letters, digits and underscores.
 type shape struct {
 	columns []column
+	// layout says which members of a document the columns are for; nil for a collection that keeps documents whole.
+	layout *typed.Layout
 	// grouped tables find the rows of a group by an index.
 	grouped bool
 	// names lists all columns, places a placeholder for each, and sets an assignment for each of columns, with a comma
@@ -40,6 +43,19 @@ func newShape(grouped bool, columns ...column) *shape {
 	return s
 }
 
+// shapeOf is the shape of a collection.
+func shapeOf(c Collection) *shape {
+	columns := make([]column, len(c.Columns))
+	for i, typedColumn := range c.Columns {
+		columns[i] = column{typedColumn.Name, typedColumn.Type.MySQL(), typedColumn.Type.SQLite()}
+	}
+	s := newShape(c.Grouped, columns...)
+	if len(columns) > 0 {
+		s.layout = typed.NewLayout(c.KeyMember, c.Columns, c.KeepUnknown)
+	}
+	return s
+}
+
 // width is how many columns there are.
 func (s *shape) width() int { return ownColumnCount + len(s.columns) }
 
@@ -51,12 +67,18 @@ var plain = newShape(false)
 
 // of returns the shape of a range table.
 func (s schema) of(table string) *shape {
-	if i := strings.LastIndex(table, "_r"); i > 0 {
-		if found := s[table[:i]]; found != nil {
-			return found
-		}
+	if found := s.known(table); found != nil {
+		return found
 	}
 	return plain
+}
+
+// known is the shape of a range table of a collection that config has; nil for another one.
+func (s schema) known(table string) *shape {
+	if i := strings.LastIndex(table, "_r"); i > 0 {
+		return s[table[:i]]
+	}
+	return nil
 }
 
 // definitions are the declared columns and the index of a new table, each with a comma before it.
@@ -85,7 +107,7 @@ func (s *shape) destinations(own []any, r *row) []any {
 	if len(s.columns) == 0 {
 		return own
 	}
-	r.cells = make([]any, len(s.columns))
+	r.cells, r.layout = make([]any, len(s.columns)), s.layout
 	for i := range r.cells {
 		own = append(own, &r.cells[i])
 	}

@@ -184,9 +184,12 @@ func (w *simWorld) perform(op *simOperation) (r simResult) {
 	case simPut:
 		r.record, r.created, r.err = s.Put(op.ctx, simCollection, op.key, content, op.cond)
 	case simDelete:
-		if w.mutant == mutantIndexFirst && !op.cond.demanded() {
+		switch {
+		case w.mutant == mutantIndexFirst && !op.cond.demanded():
 			r.err = deleteIndexFirst(op.ctx, s, op.key)
-		} else {
+		case w.mutant == mutantClaimed:
+			r.err = deleteClaimed(op.ctx, s, op.key, op.cond)
+		default:
 			r.err = s.Delete(op.ctx, simCollection, op.key, op.cond)
 		}
 	case simGet:

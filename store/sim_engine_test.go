@@ -307,3 +307,30 @@ func (q *queuedRows) change(ctx context.Context, table string, batch []rowChange
 	q.world.turnstile(ctx, q.gateway, fmt.Sprintf("%s to change %d %s", q.gateway.name, batch[0].id, table))
 	return q.rows.change(ctx, table, batch)
 }
+
+// queuedIndex is the index as the store sees it, as queuedRows is a node.
+type queuedIndex struct {
+	*gatedIndex
+	world   *simWorld
+	gateway *simGateway
+}
+
+func (q *queuedIndex) Insert(ctx context.Context, collection string, entries []index.Entry) []error {
+	q.world.turnstile(ctx, q.gateway, fmt.Sprintf("%s to insert entry %v", q.gateway.name, entries[0]))
+	return q.gatedIndex.Insert(ctx, collection, entries)
+}
+
+func (q *queuedIndex) Find(ctx context.Context, collection string, keys []string) (map[string]int64, error) {
+	q.world.turnstile(ctx, q.gateway, fmt.Sprintf("%s to find entry %s", q.gateway.name, keys[0]))
+	return q.gatedIndex.Find(ctx, collection, keys)
+}
+
+func (q *queuedIndex) Replace(ctx context.Context, collection, key string, old, new int64) (bool, error) {
+	q.world.turnstile(ctx, q.gateway, fmt.Sprintf("%s to replace entry %s %d", q.gateway.name, key, new))
+	return q.gatedIndex.Replace(ctx, collection, key, old, new)
+}
+
+func (q *queuedIndex) Remove(ctx context.Context, collection string, entries []index.Entry) error {
+	q.world.turnstile(ctx, q.gateway, fmt.Sprintf("%s to remove entry %v", q.gateway.name, entries[0]))
+	return q.gatedIndex.Remove(ctx, collection, entries)
+}

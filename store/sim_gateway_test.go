@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"time"
 
 	"keyrange/idsegment"
@@ -53,10 +54,10 @@ var simMaps = []*rangeshard.Map{1: simMap(1), 2: simMap(2)}
 func (w *simWorld) startGateway() *simGateway {
 	w.started++
 	g := &simGateway{world: w, name: fmt.Sprintf("g%d", w.started)}
-	ix := &gatedIndex{Index: &simIndex{world: w, gateway: g}}
+	ix := newGate(&simIndex{world: w, gateway: g}, func(string, bool) {})
 	ix.admit()
 	s := &Store{
-		index: ix, gate: ix, identity: &Identity{instance: uint64(w.started)}, now: time.Now, metrics: simMetrics,
+		index: &queuedIndex{ix, w, g}, gate: ix, identity: &Identity{instance: uint64(w.started)}, now: time.Now, metrics: simMetrics,
 		log: slog.New(&simLog{world: w, gateway: g}), cache: newKeyCache(0),
 	}
 	if w.cached {
@@ -160,23 +161,25 @@ func (w *simWorld) kill(g *simGateway) {
 	w.settleDown()
 }
 
-// mend closes the circuit breakers of a gateway, as its probe would.
-func (g *simGateway) mend() {
+// circuits are those of all databases.
+func (g *simGateway) circuits() []*circuit {
+	all := []*circuit{g.store.gate.reads, g.store.gate.writes}
 	for _, n := range g.nodes {
-		for _, c := range []*circuit{n.guarded.reads, n.guarded.writes} {
-			_ = c.run(func() error { return nil }) // a refusal says that it is too early
-		}
+		all = append(all, n.guarded.reads, n.guarded.writes)
+	}
+	return all
+}
+
+// mend closes the circuits of a gateway, as its probes would.
+func (g *simGateway) mend() {
+	for _, c := range g.circuits() {
+		_ = c.try(func() error { return nil }) // a refusal says that it is too early
 	}
 }
 
-// broken reports whether a circuit breaker is not closed.
+// broken reports whether a circuit is not closed.
 func (g *simGateway) broken() bool {
-	for _, n := range g.nodes {
-		if n.guarded.reads.open() || n.guarded.writes.open() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(g.circuits(), (*circuit).open)
 }
 
 // simLog fails the simulation on an alarm: none is to be raised, because no ID is issued twice (I1).

@@ -63,6 +63,33 @@ func deleteIndexFirst(ctx context.Context, s *Store, key string) error {
 	return nil
 }
 
+// deleteClaimed is mutantClaimed: an unanswered delete that is sent again claims success when it finds nothing. Whoever is
+// alone with a key never notices, because it was the first statement that deleted the row. It is wrong when that one never
+// took effect and the row went, or became another version, by another client's doing.
+func deleteClaimed(ctx context.Context, s *Store, key string, cond Condition) error {
+	b, cancel := newBudget(ctx)
+	defer cancel()
+	t, err := s.target(b, simCollection, key, cond)
+	if err != nil {
+		return s.Delete(ctx, simCollection, key, cond)
+	}
+	done, err := s.changeRow(b, simCollection, t.rowChange)
+	switch {
+	case errors.Is(err, sqldb.ErrUnknown):
+		again, cancel := b.resolving()
+		defer cancel()
+		if _, err := s.changeRow(again, simCollection, t.rowChange); err != nil {
+			return fmt.Errorf("%w: %s", ErrUnknown, err.Error())
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case !done.ok:
+		return s.Delete(ctx, simCollection, key, cond)
+	}
+	return nil
+}
+
 // getUnconfirmed is mutantUnconfirmed: what a cached ID does not lead to is not there.
 func getUnconfirmed(ctx context.Context, s *Store, key string) (Record, error) {
 	id, _, err := s.locate(ctx, simCollection, key)
@@ -78,5 +105,5 @@ func getUnconfirmed(ctx context.Context, s *Store, key string) (Record, error) {
 		return Record{}, ErrNotFound
 	}
 	s.cache.put(simCollection, key, id)
-	return r.record(), nil
+	return r.record()
 }

@@ -28,6 +28,8 @@ const (
 	mutantEarlyPurge simMutant = "early purge"
 	// mutantUnconfirmed believes a negative that the key cache led to.
 	mutantUnconfirmed simMutant = "unconfirmed 404"
+	// mutantClaimed takes a delete that finds nothing when it is sent again for one that came through before.
+	mutantClaimed simMutant = "claimed delete"
 	// mutantUnburied takes the entry of an expired row over without removing the row.
 	mutantUnburied simMutant = "unburied"
 	// mutantRevive changes rows without looking whether they have expired.

@@ -16,6 +16,7 @@ import (
 	"keyrange/index"
 	"keyrange/rangeshard"
 	"keyrange/store/sqldb"
+	"keyrange/store/typed"
 	"keyrange/test/servers"
 )
 
@@ -36,6 +37,9 @@ type deployment struct {
 	Drains []bool
 	// CacheBytes is on by default; a test may turn it off.
 	CacheBytes int64
+	// Columns and KeepUnknown are those of the collection; none by default.
+	Columns     []typed.Column
+	KeepUnknown bool
 	// Direct has the nodes' own URLs when Nodes lead through a proxy.
 	Direct []string
 	// renew makes another deployment on the same engines.
@@ -133,8 +137,9 @@ func (d deployment) try(ctx context.Context, logTo io.Writer) (*opened, error) {
 	}
 	logger := slog.New(slog.NewTextHandler(logTo, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o.Store, err = New(ctx, Config{
-		Fleet: Fleet{Map: layout, Nodes: dbs, Issuers: issuers}, Index: ix, Collections: []Collection{{Name: testCollection}}, Identity: identity, CacheBytes: d.CacheBytes, Placement: d.Placement,
-		Sequences: idsegment.Options{MinStep: 10, MaxStep: 1000, Logger: logger}, Now: time.Now, Logger: logger,
+		Fleet: Fleet{Map: layout, Nodes: dbs, Issuers: issuers}, Index: ix, Identity: identity, CacheBytes: d.CacheBytes, Placement: d.Placement,
+		Collections: []Collection{{Name: testCollection, KeyMember: "key", Columns: d.Columns, KeepUnknown: d.KeepUnknown}},
+		Sequences:   idsegment.Options{MinStep: 10, MaxStep: 1000, Logger: logger}, Now: time.Now, Logger: logger,
 	})
 	if err != nil {
 		return fail(err)

@@ -18,6 +18,7 @@ import (
 	"keyrange/idsegment"
 	"keyrange/index"
 	"keyrange/store/sqldb"
+	"keyrange/store/typed"
 )
 
 // Config is what a Store is made of. Everything is open already, and whoever opened it closes it after Close.
@@ -48,6 +49,13 @@ type Collection struct {
 	Name string
 	// Grouped collections find the records of a group.
 	Grouped bool
+	// KeyMember is the JSON member of a document that holds its key. It is only looked at with Columns.
+	KeyMember string
+	// Columns keep members of documents apart, so that other tools can query them; none keeps documents whole. Their names
+	// differ, also when case is ignored, and OwnColumn knows none of them.
+	Columns []typed.Column
+	// KeepUnknown keeps members without a column beside the columns, instead of refusing them.
+	KeepUnknown bool
 }
 
 // Store does the record protocol. It is safe for concurrent use.
@@ -63,6 +71,7 @@ type Store struct {
 	entries    map[string]*entries
 	shapes     schema
 	tables     sync.Map // tableKey to *table, made on first use
+	issued     *lane[struct{}, issuedRanges]
 	cache      *keyCache
 	metrics    *metrics
 	gauge      gauge
@@ -80,23 +89,25 @@ type Store struct {
 // that is out of reach is kept out and looked at again and again, except that the first start of all needs every one.
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
-		gate: &gatedIndex{Index: cfg.Index}, identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
+		identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
 		placements: map[string]*placement{}, entries: map[string]*entries{}, shapes: schema{}, cache: newKeyCache(cfg.CacheBytes),
 	}
+	var names []string
+	for _, c := range cfg.Collections {
+		names = append(names, c.Name)
+		s.shapes[c.Name] = shapeOf(c)
+	}
+	s.gate = s.openGate(cfg.Index, names)
 	s.index = s.gate
+	s.issued = shared(s.listIssued)
 	s.background, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.metrics = newMetrics(cfg.Metrics, s.cache)
 	for _, i := range cfg.Issuers {
 		s.issuers = append(s.issuers, &issuer{Issuer: i})
 	}
-	var names []string
-	for _, c := range cfg.Collections {
-		names = append(names, c.Name)
-		s.shapes[c.Name] = newShape(c.Grouped)
-	}
 	s.gauge.surveyor, s.gauge.states = newSurveyor(names, s.issuers, cfg.Now, cfg.AlarmLevels), map[string]string{}
 	if cfg.Metrics != nil {
-		cfg.Metrics.MustRegister(levelsCollector{&s.gauge.latest}, segmentsCollector{s})
+		cfg.Metrics.MustRegister(levelsCollector{&s.gauge.latest}, segmentsCollector{s}, circuitsCollector{s})
 	}
 	s.topology.Store(s.newTopology(cfg.Fleet, nil))
 	for _, collection := range names {
@@ -145,14 +156,23 @@ type Health struct {
 	Name     string
 	Location string
 	// Err is nil when the dependency answered and is in use.
-	Err  error
-	Took time.Duration
+	Err error
+	// ReadsGoOn: in spite of Err it answers reads.
+	ReadsGoOn bool
+	Took      time.Duration
 }
 
 // Health asks every dependency at once, within the deadline of ctx.
 func (s *Store) Health(ctx context.Context) []Health {
 	checks := []func() Health{
-		func() Health { return check(ctx, "index", "index", s.index.Describe(), s.gate.barred, s.index.Ping) },
+		func() Health {
+			h := check(ctx, "index", "index", s.index.Describe(), s.gate.reads.refusal, s.index.Ping)
+			if h.Err == nil {
+				h.Err = s.gate.writes.refusal()
+				h.ReadsGoOn = h.Err != nil
+			}
+			return h
+		},
 	}
 	for k, i := range s.issuers {
 		checks = append(checks, func() Health {
@@ -171,9 +191,9 @@ func (s *Store) Health(ctx context.Context) []Health {
 	return results
 }
 
-func check(ctx context.Context, kind, name, location string, barred func() error, ping func(context.Context) error) Health {
+func check(ctx context.Context, kind, name, location string, refusal func() error, ping func(context.Context) error) Health {
 	start := time.Now()
-	err := barred()
+	err := refusal()
 	if err == nil {
 		err = ping(ctx)
 	}
@@ -202,6 +222,9 @@ func (s *Store) insertRow(ctx context.Context, collection string, r row) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", sqldb.ErrUnavailable, err)
 	}
+	if err := s.toColumns(collection, r.state, r.key, &r.Content, &r.cells); err != nil {
+		return err
+	}
 	_, err = t.inserts.ask(ctx, r)
 	return err
 }
@@ -211,6 +234,11 @@ func (s *Store) changeRow(ctx context.Context, collection string, c rowChange) (
 	t, err := s.tableOf(collection, c.id)
 	if err != nil {
 		return changed{}, fmt.Errorf("%w: %w", sqldb.ErrUnavailable, err)
+	}
+	if !c.removes() {
+		if err := s.toColumns(collection, live, c.key, &c.Content, &c.cells); err != nil {
+			return changed{}, err
+		}
 	}
 	return t.changes.ask(ctx, c)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -151,13 +150,7 @@ func (s *sweep) tablesOf(ctx context.Context, collection string) (all []sweptTab
 			return nil, err
 		}
 		for name := range names {
-			// Some servers fold the case of table names; collections differ by more than case.
-			prefix := len(collection) + len("_r")
-			if len(name) <= prefix || !strings.EqualFold(name[:prefix], collection+"_r") {
-				continue
-			}
-			number, err := strconv.ParseInt(name[prefix:], 10, 64)
-			if err == nil && strings.EqualFold(name, tableName(collection, number)) && number >= 1 && number <= fleet.layout.LastRange() {
+			if number, ok := rangeNumber(collection, name); ok && number <= fleet.layout.LastRange() {
 				all = append(all, sweptTable{collection, number, n, node, tableName(collection, number)})
 			}
 		}

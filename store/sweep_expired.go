@@ -3,13 +3,9 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"keyrange/index"
 )
-
-// expiryColumn is what range tables made by earlier versions lack.
-const expiryColumn = "expires_at"
 
 // expiring makes sure that all range tables of a node can tell what has expired. No gateway of this version may have been
 // started on them. With repair they get the column.
@@ -19,12 +15,12 @@ func (a adapter) expiring(ctx context.Context, repair bool) error {
 	if repair {
 		return a.adapt(ctx)
 	}
-	tables, err := a.columns(ctx)
+	tables, err := a.columns(ctx, "")
 	if err != nil {
-		return fmt.Errorf("list the columns of range tables: %w", err)
+		return err
 	}
 	for table, has := range tables {
-		if !slices.Contains(has, expiryColumn) {
+		if len(a.lacking(table, has)) > 0 {
 			return fmt.Errorf("table %s was made by an earlier version: start a gateway of this version first, or repair", table)
 		}
 	}

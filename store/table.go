@@ -21,30 +21,44 @@ type table struct {
 	inserts lane[row, struct{}]
 	reads   lane[int64, *row]
 	changes lane[rowChange, changed]
+	fitting *fitting
 }
 
 func newTable(s *Store, on *node, name string) *table {
-	t := &table{name: name}
+	t := &table{name: name, fitting: newFitting(on, s.shapes, name)}
 	// Looked up on each call, not kept, so that tests can put faults in between.
 	rows := func() rows { return on.rows }
 	t.inserts = lane[row, struct{}]{
 		seen: s.metrics.lanes[laneRowInsert],
 		run: func(ctx context.Context, batch []row) []answer[struct{}] {
+			if err := t.fitting.fit(ctx); err != nil {
+				return failed[struct{}](len(batch), err)
+			}
 			return answersOf(rows().insert(ctx, name, batch))
 		},
-		limit: maxInserts, weight: func(r row) int { return len(r.Document) }, parallel: 1,
+		limit: maxInserts, weight: func(r row) int { return r.size() }, parallel: 1,
 		unsent: sqldb.ErrUnavailable, unknown: sqldb.ErrUnknown,
 	}
 	t.reads = lane[int64, *row]{
-		seen:  s.metrics.lanes[laneRowRead],
-		run:   func(ctx context.Context, ids []int64) []answer[*row] { return readBatch(ctx, rows(), name, ids) },
+		seen: s.metrics.lanes[laneRowRead],
+		run: func(ctx context.Context, ids []int64) []answer[*row] {
+			if err := t.fitting.fit(ctx); err != nil {
+				return failed[*row](len(ids), err)
+			}
+			return readBatch(ctx, rows(), name, ids)
+		},
 		limit: maxReads, parallel: 2,
 		unsent: sqldb.ErrUnavailable, unknown: sqldb.ErrUnavailable, // a read changes nothing
 	}
 	t.changes = lane[rowChange, changed]{
-		seen:  s.metrics.lanes[laneRowChange],
-		run:   func(ctx context.Context, batch []rowChange) []answer[changed] { return rows().change(ctx, name, batch) },
-		limit: maxChanges, weight: func(c rowChange) int { return len(c.Document) }, parallel: 1,
+		seen: s.metrics.lanes[laneRowChange],
+		run: func(ctx context.Context, batch []rowChange) []answer[changed] {
+			if err := t.fitting.fit(ctx); err != nil {
+				return failed[changed](len(batch), err)
+			}
+			return rows().change(ctx, name, batch)
+		},
+		limit: maxChanges, weight: func(c rowChange) int { return c.size() }, parallel: 1,
 		unsent: sqldb.ErrUnavailable, unknown: sqldb.ErrUnknown,
 	}
 	return t

@@ -24,7 +24,7 @@ type span struct{ lo, hi int64 }
 // counter counts the rows of a node's range tables.
 type counter interface {
 	// tally counts the live rows in windows of IDs that do not overlap, one at least, and the bytes of their keys and
-	// documents. A table that does not exist has none.
+	// documents, members in columns included. A table that does not exist has none.
 	tally(ctx context.Context, table string, windows []span) (live, bytes int64, err error)
 }
 
@@ -34,14 +34,29 @@ type counter interface {
 type sqlCounter struct{ db *sqldb.DB }
 
 func (c sqlCounter) tally(ctx context.Context, table string, windows []span) (live, bytes int64, err error) {
-	query := "SELECT COUNT(*), COALESCE(SUM(OCTET_LENGTH(biz_key) + OCTET_LENGTH(document)), 0) FROM `%s` WHERE state = 0 AND (id >= ? AND id < ?%s)"
+	query := "SELECT COUNT(*), COALESCE(SUM(OCTET_LENGTH(biz_key) + OCTET_LENGTH(document)%s), 0) FROM `%s` WHERE state = 0 AND (id >= ? AND id < ?%s)"
 	args := make([]any, 0, 2*len(windows))
 	for _, w := range windows {
 		args = append(args, w.lo, w.hi)
 	}
+	members, err := c.members(ctx, table)
+	if err != nil {
+		return 0, 0, err
+	}
 	err = c.db.Query(ctx, func(r *sql.Rows) error { return r.Scan(&live, &bytes) },
-		fmt.Sprintf(query, table, strings.Repeat(" OR id >= ? AND id < ?", len(windows)-1)), args...)
+		fmt.Sprintf(query, members, table, strings.Repeat(" OR id >= ? AND id < ?", len(windows)-1)), args...)
 	return live, bytes, unlessMissing(ctx, c.db, table, err)
+}
+
+// members adds up the lengths of the columns of a table that keep members.
+func (c sqlCounter) members(ctx context.Context, table string) (sum string, err error) {
+	tables, err := adapter{c.db, nil}.columns(ctx, table)
+	for _, has := range tables[table] {
+		if has.stored.Marked {
+			sum += fmt.Sprintf(" + COALESCE(OCTET_LENGTH(`%s`), 0)", has.name)
+		}
+	}
+	return sum, err
 }
 
 // unlessMissing forgives a refusal of a statement whose table does not exist.

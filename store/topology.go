@@ -92,6 +92,10 @@ func (s *Store) Extend(ctx context.Context, fleet Fleet) error {
 	if err := retired(ctx, moves); err != nil {
 		return err
 	}
+	s.judgeNodes(ctx, check.Nodes, &v)
+	if err := errors.Join(v.Err(), Verdict{Nodes: v.Nodes}.away()); err != nil {
+		return err
+	}
 	if err := check.claim(ctx, &v, check.cluster, s.timestamp()); err != nil {
 		return err
 	}

@@ -145,6 +145,9 @@ func findFleet(ctx context.Context, cfg *Config) ([]finding, store.Verdict) {
 			found = verdict.Nodes[i-issuers]
 			f.detail += ", ranges " + cfg.Nodes[i-issuers].Ranges + ", " + stampState(found.Stamped())
 		}
+		if i >= issuers && found.Err == nil && !found.Away {
+			found.Err = store.JudgeTables(ctx, db, collectionsOf(cfg))
+		}
 		if found.Err != nil {
 			*f = faulty(f.what, f.where, found.Err)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,6 +23,7 @@ const defaultConfigFile = "config.yaml"
 type Config struct {
 	Server ServerConfig `mapstructure:"server"`
 	Admin  AdminConfig  `mapstructure:"admin"`
+	Auth   AuthConfig   `mapstructure:"auth"`
 	Log    LogConfig    `mapstructure:"log"`
 	// Collections has at least one element; their names are distinct even when case is ignored.
 	Collections []CollectionConfig `mapstructure:"collections"`
@@ -52,6 +54,10 @@ type ServerConfig struct {
 	MaxRequestBytes Bytes `mapstructure:"max_request_bytes"`
 	// ShutdownGrace is how long a stopping gateway waits for the requests under way; 0 cuts them off.
 	ShutdownGrace time.Duration `mapstructure:"shutdown_grace"`
+	// TrustedProxies are networks whose X-Forwarded-For counts.
+	TrustedProxies Words      `mapstructure:"trusted_proxies"`
+	TLS            TLSConfig  `mapstructure:"tls"`
+	CORS           CORSConfig `mapstructure:"cors"`
 }
 
 // AdminConfig is the listener of metrics and operations.
@@ -59,7 +65,8 @@ type AdminConfig struct {
 	// Listen is host:port; port 0 takes a free one.
 	Listen string `mapstructure:"listen"`
 	// AllowPublic is as in ServerConfig.
-	AllowPublic bool `mapstructure:"allow_public"`
+	AllowPublic bool      `mapstructure:"allow_public"`
+	TLS         TLSConfig `mapstructure:"tls"`
 }
 
 // LogConfig says what is logged.
@@ -76,6 +83,24 @@ type CollectionConfig struct {
 	Key string `mapstructure:"key"`
 	// TTL is the JSON member of a record that says for how many seconds it lives; "" for none.
 	TTL string `mapstructure:"ttl"`
+	// Columns are members that are kept in columns of their own; none keeps documents whole.
+	Columns []ColumnConfig `mapstructure:"columns"`
+	// UnknownMembers says what becomes of members without a column: "refuse" or "keep". It has no meaning without Columns.
+	UnknownMembers string `mapstructure:"unknown_members"`
+}
+
+// ColumnConfig is a column that keeps a member of records.
+type ColumnConfig struct {
+	// Name is the JSON member.
+	Name string `mapstructure:"name"`
+	// Column is the name of the column; empty for that of the member.
+	Column string `mapstructure:"column"`
+	// Type is a type as typed.ParseType reads it.
+	Type string `mapstructure:"type"`
+	// Required refuses records without the member.
+	Required bool `mapstructure:"required"`
+	// Default is what records without the member get, as typed.Type.Default reads it; empty for none.
+	Default string `mapstructure:"default"`
 }
 
 // IndexConfig is where entries are kept.
@@ -169,8 +194,9 @@ func defaultConfig() Config {
 			ShutdownGrace: 20 * time.Second,
 		},
 		Admin:       AdminConfig{Listen: "127.0.0.1:9090"},
+		Auth:        AuthConfig{JWT: defaultJWT},
 		Log:         LogConfig{Level: "info"},
-		Collections: []CollectionConfig{{Name: "records", Key: defaultKeyMember}},
+		Collections: []CollectionConfig{{Name: "records", Key: defaultKeyMember, Columns: []ColumnConfig{}, UnknownMembers: unknownRefuse}},
 		Index:       IndexConfig{URI: "sqlite://data/index.db", Connections: 16},
 		Cache:       CacheConfig{MaxBytes: 64 * mebibyte},
 		IDs: IDsConfig{
@@ -193,6 +219,12 @@ const (
 	orderSpread = "spread"
 )
 
+// Values of collections[].unknown_members.
+const (
+	unknownRefuse = "refuse"
+	unknownKeep   = "keep"
+)
+
 const (
 	defaultKeyMember       = "key"
 	defaultNodeConnections = 32
@@ -200,7 +232,8 @@ const (
 
 // elementDefaults are the values that an element of a list starts from.
 var elementDefaults = map[reflect.Type]any{
-	reflect.TypeFor[CollectionConfig](): CollectionConfig{Key: defaultKeyMember},
+	reflect.TypeFor[CollectionConfig](): CollectionConfig{Key: defaultKeyMember, UnknownMembers: unknownRefuse},
+	reflect.TypeFor[ColumnConfig]():     ColumnConfig{},
 	reflect.TypeFor[IssuerConfig]():     IssuerConfig{},
 	reflect.TypeFor[NodeConfig]():       NodeConfig{Connections: defaultNodeConnections},
 }
@@ -228,6 +261,8 @@ func newConfigSource(path string, environ []string) configSource {
 type content struct {
 	text []byte
 	err  error
+	// beside tells apart what the files beside it hold, which only a reloader follows.
+	beside [sha256.Size]byte
 }
 
 // read takes the config file as it is now, which may be half of what is being written.

@@ -23,6 +23,7 @@ type difference struct {
 const (
 	patternNode        = "nodes[]"
 	patternIssuer      = "ids.issuers[]"
+	patternColumn      = "collections[].columns[]"
 	patternNodeName    = "nodes[].name"
 	patternNodeRanges  = "nodes[].ranges"
 	patternConnections = "nodes[].connections"
@@ -61,6 +62,7 @@ var coldReasons = map[string]string{
 	patternIssuer:     "the number of issuers changes only by gateway issuers rebuild, with all gateways stopped",
 	patternNode:       "a node can not be dropped, its rows are stored on it",
 	patternNodeName:   "a node can not be renamed, nor take another place without a restart",
+	patternColumn:     "needs a restart, and a column can not be dropped while tables have it",
 	patternNodeRanges: "a node never gives ranges away, their rows are stored on it",
 }
 
@@ -158,6 +160,8 @@ func describeElement(element reflect.Value) string {
 	case NodeConfig:
 		return fmt.Sprintf("%s, ranges %s", e.Name, e.Ranges)
 	case CollectionConfig:
+		return e.Name
+	case ColumnConfig:
 		return e.Name
 	}
 	return "one"

@@ -63,6 +63,9 @@ func TestCompareConfigs(t *testing.T) {
 			"ranges.size: can never change once a record is stored (running 1000, config says 2000)"}},
 		{name: "a collection", replace: []string{"[{name: records, key: key}]", "[{name: records, key: key}, {name: Orders}]"}, refusals: []string{
 			"collections[1]: needs a restart (running none, config says Orders)"}},
+		{name: "a column", replace: []string{"{name: records, key: key}", "{name: records, key: key, unknown_members: keep, columns: [{name: total, type: int}]}"}, refusals: []string{
+			"collections[0].columns[0]: needs a restart, and a column can not be dropped while tables have it (running none, config says total)",
+			"collections[0].unknown_members: needs a restart (running refuse, config says keep)"}},
 	}
 	running := mustLoad(t, diffBase)
 	for _, tt := range tests {
@@ -81,7 +84,7 @@ func TestCompareConfigs(t *testing.T) {
 
 // TestHotKeysExist: a key that is misspelt in a table would quietly be cold.
 func TestHotKeysExist(t *testing.T) {
-	known := map[string]bool{patternNode: true, patternIssuer: true}
+	known := map[string]bool{patternNode: true, patternIssuer: true, patternColumn: true}
 	scalarKeys(reflect.ValueOf(defaultConfig()), "", func(key string, _ reflect.Type) { known[patternOf(key)] = true })
 	for _, key := range hotKeys {
 		if !known[key] {

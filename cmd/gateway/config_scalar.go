@@ -56,6 +56,8 @@ func scalarRule(typ reflect.Type) string {
 		return "must be a duration with its unit, such as 500ms, 5s or 2m"
 	case typ == bytesType:
 		return "must be a size, such as 1MiB, 500kB or a plain decimal number of bytes"
+	case typ == wordsType:
+		return "must be a list, such as [a, b]"
 	case typ.Kind() == reflect.Bool:
 		return "must be true or false"
 	case isNumber(typ):
@@ -76,6 +78,8 @@ func parseScalar(typ reflect.Type, text string) (any, error) {
 	switch {
 	case typ == secretType:
 		return Secret(text), nil
+	case typ == wordsType:
+		return Words(text), nil
 	case typ.Kind() == reflect.String:
 		return text, nil
 	case octalSyntax.MatchString(text):

@@ -157,6 +157,9 @@ func (w walker) value(node *yaml.Node, typ reflect.Type, path string) (value any
 		w.drop(path, "has no value; give it one or remove the key")
 		return nil, false
 	}
+	if typ == wordsType && node.Kind == yaml.SequenceNode {
+		return w.words(node, path)
+	}
 	switch typ.Kind() {
 	case reflect.Struct:
 		if node.Kind != yaml.MappingNode {

@@ -35,7 +35,7 @@ func TestConfigStrictKeys(t *testing.T) {
 		{name: "far from any", text: "log: {colour: red}", want: []string{"config.yaml:1: log.colour: unknown key; known here: level"}},
 		{name: "in an element", text: "collections:\n- name: a\n  kye: b", want: []string{"config.yaml:3: collections[0].kye: unknown key; did you mean key?"}},
 		{name: "dotted", text: "log.level: info", want: []string{
-			"config.yaml:1: log.level: unknown key; known here: server, admin, log, collections, index, cache, ids, ranges, sweeper, nodes"}},
+			"config.yaml:1: log.level: unknown key; known here: server, admin, auth, log, collections, index, cache, ids, ranges, sweeper, nodes"}},
 		{name: "no space after the colon", text: "log: {level:info}", want: []string{
 			"config.yaml:1: log: a key that is not a plain word; is a space missing after its colon?"}},
 		{name: "list as key", text: "? [a]\n: b", want: []string{"config.yaml:1: a key that is not a plain word; is a space missing after its colon?"}},
@@ -52,7 +52,7 @@ func TestConfigStrictKeys(t *testing.T) {
 			"config.yaml:1: nods: unknown key; did you mean nodes?",
 			`config.yaml:2: log.level: must be debug, info, warn, error (got "loud")`,
 			"config.yaml:3: ranges.size: must be 10 to 1000000000000 (got 5)",
-			`GATEWAY__X: no config key has this name: unknown level "X"; known here: SERVER, ADMIN, LOG, COLLECTIONS, INDEX, CACHE, IDS, RANGES, SWEEPER, NODES`}},
+			`GATEWAY__X: no config key has this name: unknown level "X"; known here: SERVER, ADMIN, AUTH, LOG, COLLECTIONS, INDEX, CACHE, IDS, RANGES, SWEEPER, NODES`}},
 	})
 }
 
@@ -62,7 +62,7 @@ func TestConfigStrictTypes(t *testing.T) {
 		{name: "list for a section", text: "log: [info]", want: []string{"config.yaml:1: log: must be a section with the keys level"}},
 		{name: "section for a list", text: "nodes: {name: a}", want: []string{"config.yaml:1: nodes: must be a list"}},
 		{name: "scalar for an element", text: "collections: [records]", want: []string{
-			"config.yaml:1: collections[0]: must be a section with the keys name, key, ttl"}},
+			"config.yaml:1: collections[0]: must be a section with the keys name, key, ttl, columns, unknown_members"}},
 		{name: "list for text", text: "log: {level: [info]}", want: []string{"config.yaml:1: log.level: must be text, not a list or section"}},
 		{name: "number for text", text: "log: {level: 1}", want: []string{"config.yaml:1: log.level: must be text, but YAML reads it as int; put it in quotes"}},
 		{name: "boolean for text", text: "log: {level: true}", want: []string{"config.yaml:1: log.level: must be text, but YAML reads it as bool; put it in quotes"}},

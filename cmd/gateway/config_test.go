@@ -229,7 +229,7 @@ func TestEnvironmentFaults(t *testing.T) {
 		{name: "lower case", text: text, env: []string{"GATEWAY__log__LEVEL=warn"}, want: []string{
 			`GATEWAY__log__LEVEL: no config key has this name: unknown level "log"; did you mean LOG?`}},
 		{name: "nothing after the prefix", text: text, env: []string{"GATEWAY__=x"}, want: []string{
-			`GATEWAY__: no config key has this name: unknown level ""; known here: SERVER, ADMIN, LOG, COLLECTIONS, INDEX, CACHE, IDS, RANGES, SWEEPER, NODES`}},
+			`GATEWAY__: no config key has this name: unknown level ""; known here: SERVER, ADMIN, AUTH, LOG, COLLECTIONS, INDEX, CACHE, IDS, RANGES, SWEEPER, NODES`}},
 		{name: "section", text: text, env: []string{"GATEWAY__LOG=warn"}, want: []string{
 			`GATEWAY__LOG: log is a section; name one of its keys: LEVEL`}},
 		{name: "below a scalar", text: text, env: []string{"GATEWAY__LOG__LEVEL__X=warn"}, want: []string{

@@ -61,6 +61,7 @@ func validateConfig(cfg *Config, f *faults) {
 	checkNodes(cfg.Nodes, f)
 	checkRanges(cfg, f)
 	checkDatabases(cfg, f)
+	checkAccess(cfg, f)
 }
 
 // between checks that a value lies within bounds, both included.
@@ -82,8 +83,8 @@ func distinct(f *faults, keys, values []string) {
 }
 
 func checkServer(cfg *Config, f *faults) {
-	checkListen(f, "server", cfg.Server.Listen, cfg.Server.AllowPublic)
-	checkListen(f, "admin", cfg.Admin.Listen, cfg.Admin.AllowPublic)
+	checkListen(f, "server", cfg.Server.Listen, cfg.Server.AllowPublic || asks(cfg.Auth, cfg.Server.TLS))
+	checkListen(f, "admin", cfg.Admin.Listen, cfg.Admin.AllowPublic || asks(cfg.Auth, cfg.Admin.TLS))
 	f.check(!sameAddress(cfg.Server.Listen, cfg.Admin.Listen) || f.isDropped("server.listen"), "admin.listen",
 		"must not be the address of server.listen", cfg.Admin.Listen)
 	between(f, "server.request_timeout", cfg.Server.RequestTimeout, minRequestTimeout, maxRequestTimeout)
@@ -97,13 +98,13 @@ func checkServer(cfg *Config, f *faults) {
 }
 
 // checkListen checks the address of a listener, and that it is not public by accident.
-func checkListen(f *faults, section, listen string, allowPublic bool) {
+func checkListen(f *faults, section, listen string, mayBePublic bool) {
 	key := section + ".listen"
 	host, port, ok := splitListen(listen)
 	f.check(ok, key, "must be host:port, such as 127.0.0.1:8080, with a port number up to 65535", listen)
-	if ok && !allowPublic {
+	if ok && !mayBePublic {
 		f.check(isLoopback(host), key, fmt.Sprintf("is not a loopback address, and the gateway asks nobody who they are: whoever reaches "+
-			"the port could use it; listen on 127.0.0.1:%s, or set %s.allow_public: true behind something that does ask", port, section), listen)
+			"the port could use it; set auth.keys_file, listen on 127.0.0.1:%s, or set %s.allow_public: true behind something that does ask", port, section), listen)
 	}
 }
 
@@ -150,6 +151,7 @@ func checkCollections(collections []CollectionConfig, f *faults) {
 			f.check(keyMember.MatchString(c.TTL), ttl, "must be a letter or _ and up to 63 letters, digits or _, or empty", c.TTL)
 			f.check(c.TTL != c.Key, ttl, "must differ from the key member", c.TTL)
 		}
+		checkColumns(c, fmt.Sprintf("collections[%d]", i), f)
 		if collectionName.MatchString(c.Name) {
 			keys, names = append(keys, name), append(names, c.Name)
 		}

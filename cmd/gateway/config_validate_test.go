@@ -12,7 +12,7 @@ func nodeLine(name, dsn, ranges string) string {
 }
 
 func TestConfigServerRules(t *testing.T) {
-	const hint = "is not a loopback address, and the gateway asks nobody who they are: whoever reaches the port could use it; listen on 127.0.0.1:80, or set "
+	const hint = "is not a loopback address, and the gateway asks nobody who they are: whoever reaches the port could use it; set auth.keys_file, listen on 127.0.0.1:80, or set "
 	const shape = "must be host:port, such as 127.0.0.1:8080, with a port number up to 65535"
 	runFaultCases(t, []faultCase{
 		{name: "all interfaces", text: "server: {listen: 0.0.0.0:80}", want: []string{`config.yaml:1: server.listen: ` + hint + `server.allow_public: true behind something that does ask (got "0.0.0.0:80")`}},
@@ -67,6 +67,13 @@ func TestConfigNameRules(t *testing.T) {
 			`config.yaml:2: collections[0].key: must be a letter or _ and up to 63 letters, digits or _ (got "")`,
 			`config.yaml:3: collections[1].key: must be a letter or _ and up to 63 letters, digits or _ (got "a.b")`,
 			`config.yaml:4: collections[2].key: must be a letter or _ and up to 63 letters, digits or _ (got "_` + long + `")`}},
+		{name: "columns", text: "collections:\n - name: a\n   unknown_members: drop\n   columns:\n    - {name: 'x y', type: int}\n    - {name: Token, type: int}\n    - {name: b, type: enum}\n    - {name: c, type: decimal, default: '1e99'}\n", want: []string{
+			`config.yaml:3: collections[0].unknown_members: must be refuse or keep (got "drop")`,
+			`config.yaml:5: collections[0].columns[0].name: must be a letter or _ and up to 63 letters, digits or _ to name a column; name the column in collections[0].columns[0].column (got "x y")`,
+			`config.yaml:6: collections[0].columns[1].name: is the name of a column that the gateway or the database has; set collections[0].columns[1].column to another name, such as record_token (got "Token")`,
+			"config.yaml:7: collections[0].columns[2].type: is no type that columns can have: bool, tinyint to bigint [unsigned], decimal, double, char, varchar, text, date, time, datetime, timestamp, binary, varbinary, blob and json are, and tiny, medium and long ones of text and blob" + ` (got "enum")`,
+			`config.yaml:8: collections[0].columns[3].default: must have at most 10 digits before the point, as decimal(10,0) (got "1e99")`}},
+		{name: "columns from the environment", text: "collections: [{name: a}]", env: []string{"GATEWAY__COLLECTIONS__0__COLUMNS__0__NAME=total", "GATEWAY__COLLECTIONS__0__COLUMNS__0__TYPE=int"}},
 		{name: "node names", text: "nodes:" + nodeLine("A", "sqlite://a", "1") + nodeLine("-a", "sqlite://b", "2") + nodeLine(long, "sqlite://c", "3"), want: []string{
 			"config.yaml:2: nodes[0].name: " + node + ` (got "A")`,
 			"config.yaml:3: nodes[1].name: " + node + ` (got "-a")`,

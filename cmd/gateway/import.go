@@ -56,6 +56,7 @@ type importOptions struct {
 	batch       int    // most records per request
 	concurrency int    // requests at a time
 	failures    string // a file to write, empty for none
+	caller      callerOptions
 }
 
 // importCommand needs nothing but a gateway's URL: no config, no database. Its context ends at an interruption.
@@ -85,6 +86,7 @@ func importCommand() *cobra.Command {
 	flags.IntVar(&o.batch, "batch", 2000, "most records per request")
 	flags.IntVar(&o.concurrency, "concurrency", 4, "requests at a time")
 	flags.StringVar(&o.failures, "failures", "", "write every failed record's line, status, code and detail to this file (NDJSON)")
+	o.caller.addTo(cmd)
 	for _, name := range []string{"server", "collection"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
 			panic(err) // only for a flag that was not declared above
@@ -139,7 +141,11 @@ func newImportRun(o importOptions, path string) (*importRun, error) {
 	if o.key.field == "" {
 		o.key.field = o.key.member
 	}
-	return &importRun{importOptions: o, sender: newImportSender(base, o.collection, o.concurrency), now: time.Now}, nil
+	sender, err := newImportSender(base, o.collection, o.concurrency, o.caller)
+	if err != nil {
+		return nil, err
+	}
+	return &importRun{importOptions: o, sender: sender, now: time.Now}, nil
 }
 
 // file imports the file at path, or stdin for "-", and prints the report. The error is nil only when every record of
@@ -165,7 +171,7 @@ func (r *importRun) file(ctx context.Context, path string, stdin io.Reader, stdo
 		input = f
 	}
 
-	screen := newImportScreen(stderr, size, r.tick, r.now)
+	screen := newImportScreen("import", stderr, size, r.tick, r.now)
 	r.tally = &importTally{print: screen.print, path: r.failures}
 	if r.failures != "" {
 		if same(path, r.failures) {
@@ -180,7 +186,7 @@ func (r *importRun) file(ctx context.Context, path string, stdin io.Reader, stdo
 	}
 
 	began := r.now()
-	stop := screen.watch(r.tally)
+	stop := screen.watch(r.tally.snapshot)
 	err = r.stream(ctx, interruptible(ctx, input))
 	stop()
 

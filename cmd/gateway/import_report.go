@@ -128,6 +128,7 @@ func (t *importTally) show(f importFailure) {
 
 // importScreen shows progress: a bar on a terminal, a line every few seconds elsewhere.
 type importScreen struct {
+	verb string // what is going on, in front of a line
 	out  io.Writer
 	size int64 // of the input in bytes; -1 when unknown: then no time left is shown
 	bar  *progressbar.ProgressBar
@@ -138,8 +139,8 @@ type importScreen struct {
 }
 
 // newImportScreen chooses by what out is; a tick of 0 takes the usual one.
-func newImportScreen(out io.Writer, size int64, tick time.Duration, now func() time.Time) *importScreen {
-	s := &importScreen{out: out, size: size, tick: importLineTick, now: now}
+func newImportScreen(verb string, out io.Writer, size int64, tick time.Duration, now func() time.Time) *importScreen {
+	s := &importScreen{verb: verb, out: out, size: size, tick: importLineTick, now: now}
 	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		s.tick = importBarTick
 		s.bar = progressbar.NewOptions64(size,
@@ -166,8 +167,8 @@ func (s *importScreen) print(line string) {
 	_, _ = fmt.Fprintln(s.out, line)
 }
 
-// watch shows the tally at every tick until the function it returns is called.
-func (s *importScreen) watch(t *importTally) (stop func()) {
+// watch shows a tally at every tick until the function it returns is called.
+func (s *importScreen) watch(snapshot func() importCounts) (stop func()) {
 	began := s.now()
 	if s.bar != nil {
 		_ = s.bar.RenderBlank() // its clock starts here
@@ -182,7 +183,7 @@ func (s *importScreen) watch(t *importTally) (stop func()) {
 			case <-quit:
 				return
 			case <-ticker.C:
-				s.show(t.snapshot(), s.now().Sub(began))
+				s.show(snapshot(), s.now().Sub(began))
 			}
 		}
 	}()
@@ -198,7 +199,7 @@ func (s *importScreen) watch(t *importTally) (stop func()) {
 func (s *importScreen) show(c importCounts, took time.Duration) {
 	records := fmt.Sprintf("%s records, %s/s", thousands(c.records()), perSecond(c.records(), took))
 	if s.bar == nil {
-		s.print("import: " + records + s.remaining(c.input, took))
+		s.print(s.verb + ": " + records + s.remaining(c.input, took))
 		return
 	}
 	s.mu.Lock()

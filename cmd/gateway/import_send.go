@@ -70,18 +70,19 @@ type importSender struct {
 	backoff time.Duration
 }
 
-func newImportSender(base *url.URL, collection string, concurrency int) importSender {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
+func newImportSender(base *url.URL, collection string, concurrency int, caller callerOptions) (importSender, error) {
+	transport, err := caller.transport()
+	if err != nil {
+		return importSender{}, err
+	}
 	transport.MaxIdleConnsPerHost = concurrency
+	client, err := caller.client(transport)
 	return importSender{
-		client: &http.Client{
-			Transport:     transport,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		client:  client,
 		target:  base.JoinPath("v1", url.PathEscape(collection)),
 		idle:    importIdle,
 		backoff: importBackoff,
-	}
+	}, err
 }
 
 // nextChunk reads records until there are enough for a request; records that are no good go to the tally. It returns
@@ -175,7 +176,7 @@ func (r *importRun) post(ctx context.Context, records []importRecord) (left []im
 		return records, r.sender.lost(ctx, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if err := r.sender.accept(resp); err != nil {
+	if err := r.sender.accept(resp, ndjsonType); err != nil {
 		return records, err
 	}
 	results := json.NewDecoder(resp.Body)
@@ -233,10 +234,10 @@ func (s importSender) do(ctx context.Context, records []importRecord, sent func(
 	return s.client.Do(req)
 }
 
-// accept returns nil when the response is a stream of results, and else says what it is instead.
-func (s importSender) accept(resp *http.Response) error {
+// accept returns nil when the response is of the wanted media type, and else says what it is instead.
+func (s importSender) accept(resp *http.Response, wanted string) error {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")) // no type is a foreign type, too
-	if resp.StatusCode == http.StatusOK && kind == ndjsonType {
+	if resp.StatusCode == http.StatusOK && kind == wanted {
 		return nil
 	}
 	var problem struct{ Code, Detail, Title string }

@@ -44,6 +44,7 @@ record, which reads all of them.`
 type rangesOptions struct {
 	config, server  string
 	exact, jsonForm bool
+	caller          callerOptions
 }
 
 func rangesCommand() *cobra.Command {
@@ -69,6 +70,7 @@ func rangesCommand() *cobra.Command {
 	flags.StringVar(&o.server, "server", "", "URL of the admin listener of a running gateway, which is asked instead of the databases")
 	flags.BoolVar(&o.exact, "exact", false, "count every record")
 	flags.BoolVar(&o.jsonForm, "json", false, "print what GET /admin/ranges answers")
+	o.caller.addTo(command)
 	command.MarkFlagsMutuallyExclusive("config", "server")
 	return command
 }
@@ -81,7 +83,7 @@ func (o rangesOptions) ask(ctx context.Context, notes io.Writer) (handlers.Range
 		defer cancel()
 	}
 	if o.server != "" {
-		return fetchRanges(ctx, o.server, o.exact)
+		return fetchRanges(ctx, o.server, o.exact, o.caller)
 	}
 	cfg, err := LoadConfig(o.config, os.Environ())
 	if err != nil {
@@ -193,7 +195,7 @@ func showCounting(notes io.Writer) (progress func(done, of int64), finish func()
 }
 
 // fetchRanges asks a running gateway.
-func fetchRanges(ctx context.Context, server string, exact bool) (ranges handlers.Ranges, err error) {
+func fetchRanges(ctx context.Context, server string, exact bool, caller callerOptions) (ranges handlers.Ranges, err error) {
 	base, err := url.Parse(server)
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
 		return ranges, fmt.Errorf("--server: an http or https URL (got %q)", server)
@@ -206,7 +208,16 @@ func fetchRanges(ctx context.Context, server string, exact bool) (ranges handler
 	if err != nil {
 		return ranges, err
 	}
-	response, err := http.DefaultClient.Do(request)
+	transport, err := caller.transport()
+	if err != nil {
+		return ranges, err
+	}
+	defer transport.CloseIdleConnections()
+	client, err := caller.client(transport)
+	if err != nil {
+		return ranges, err
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		return ranges, err // names the URL
 	}

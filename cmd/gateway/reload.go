@@ -51,6 +51,8 @@ type reloader struct {
 	// pause is settlePause, but in tests.
 	pause time.Duration
 
+	// gates are the clients and certificates.
+	gates   *gates
 	parts   *parts
 	server  *handlers.Server
 	log     *slog.Logger
@@ -75,7 +77,12 @@ func newReloader(source configSource) (*reloader, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reloader{source: source, pause: settlePause, running: cfg, judged: now.sum()}
+	r := &reloader{source: source, pause: settlePause, running: cfg}
+	now.beside = sumOfFiles(r.followed())
+	r.judged = now.sum()
+	if r.gates, err = openGates(cfg, folderOf(source.path)); err != nil {
+		return nil, err
+	}
 	r.setLevel(cfg)
 	return r, nil
 }
@@ -98,6 +105,16 @@ func (r *reloader) attach(p *parts, server *handlers.Server, logger *slog.Logger
 	p.metrics.MustRegister(r.results, r.ok)
 }
 
+// followed are the files that are followed beside the config file.
+func (r *reloader) followed() []gateFile { return gateFilesOf(r.running, folderOf(r.source.path)) }
+
+// look reads the config file and what is beside it as they are now.
+func (r *reloader) look() content {
+	now := r.source.read()
+	now.beside = sumOfFiles(r.followed())
+	return now
+}
+
 // close waits for a reload under way and refuses those that follow.
 func (r *reloader) close() {
 	r.mu.Lock()
@@ -113,7 +130,7 @@ func (r *reloader) reload(ctx context.Context, trigger string) (handlers.Reloade
 	if r.closed {
 		return handlers.Reloaded{}, errStopping
 	}
-	if r.isIdle(trigger, r.source.read()) {
+	if r.isIdle(trigger, r.look()) {
 		return handlers.Reloaded{Result: resultUnchanged}, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, reloadTimeout)
@@ -149,14 +166,14 @@ func (r *reloader) isIdle(trigger string, now content) bool {
 
 // settled returns the content of the file once two reads in a row have found the same.
 func (r *reloader) settled(ctx context.Context) (content, error) {
-	last := r.source.read()
+	last := r.look()
 	for {
 		select {
 		case <-time.After(r.pause):
 		case <-ctx.Done():
 			return last, fmt.Errorf("%s: the file did not come to rest: %w", r.source.path, ctx.Err())
 		}
-		now := r.source.read()
+		now := r.look()
 		if now.sum() == last.sum() {
 			return now, nil
 		}
@@ -174,6 +191,11 @@ func (r *reloader) apply(ctx context.Context, now content) ([]string, error) {
 	if len(d.refusals) > 0 {
 		return nil, errors.New(strings.Join(d.refusals, "\n"))
 	}
+	files, err := loadGates(next, folderOf(r.source.path))
+	if err != nil {
+		return nil, err
+	}
+	d.changes = append(d.changes, r.gates.changes(files)...)
 	if d.grows {
 		if err := r.parts.grow(ctx, next); err != nil {
 			return nil, err
@@ -186,6 +208,7 @@ func (r *reloader) apply(ctx context.Context, now content) ([]string, error) {
 	r.parts.store.SetAlarmLevels(alarmLevelsOf(next))
 	r.parts.store.SetSweeping(sweepingOf(next))
 	r.server.SetLimits(limitsOf(next))
+	r.gates.apply(files)
 	r.setLevel(next)
 	r.running = next
 	return d.changes, nil
@@ -225,8 +248,9 @@ func (r *reloader) accepted(trigger string, changes []string) handlers.Reloaded 
 
 // sum tells contents apart.
 func (c content) sum() [sha256.Size]byte {
+	text := c.text
 	if c.err != nil {
-		return sha256.Sum256([]byte("\x00" + c.err.Error())) // no text begins like this: YAML has no NUL
+		text = []byte("\x00" + c.err.Error()) // no text begins like this: YAML has no NUL
 	}
-	return sha256.Sum256(c.text)
+	return sha256.Sum256(append(c.beside[:], text...))
 }

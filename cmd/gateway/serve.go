@@ -25,6 +25,8 @@ const (
 	startTimeout = 30 * time.Second
 	// headerTimeout is the time a client has to send its request's headers; without it idle ones pile up.
 	headerTimeout = 10 * time.Second
+	// maxHeaderBytes bounds the headers of a request with its path and query, which may name hundreds of keys; more is 431.
+	maxHeaderBytes = 64 << 10
 	// keepAlive is how long a connection without requests stays open.
 	keepAlive = 2 * time.Minute
 	// closeTimeout bounds handing unused IDs back.
@@ -58,18 +60,22 @@ func serve(ctx context.Context, r *reloader, logger *slog.Logger) error {
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	cfg := r.running
+	if err := r.gates.fetch(ctx, cfg, logger); err != nil {
+		return err
+	}
 	p, err := openParts(startCtx, cfg, logger)
 	if err != nil {
 		return err
 	}
 	logger = logger.With("instance", p.identity.Instance())
 	options := handlerOptions(cfg, p, logger)
+	options.Guard = r.gates.guard
 	options.Reload = func(ctx context.Context) (handlers.Reloaded, error) { return r.reload(ctx, triggerAdmin) }
 	server := handlers.New(p.store, options)
 	registerLoad(p.metrics, server)
 	r.attach(p, server, logger)
 	stopWatching := newWatcher(r, hangups).start(ctx)
-	err = listen(ctx, cfg, server, logger)
+	err = listen(ctx, cfg, server, r.gates, logger)
 	stopWatching()
 	r.close()
 	closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
@@ -89,6 +95,8 @@ func handlerOptions(cfg *Config, p *parts, logger *slog.Logger) handlers.Options
 		Metrics: promhttp.HandlerFor(p.metrics, promhttp.HandlerOpts{}),
 		Observe: observeRequests(p.metrics),
 		Logger:  logger,
+
+		GuardAdmin: guardsAdmin(cfg), TrustedProxies: trustedProxies(cfg), CORSOrigins: cfg.Server.CORS.Origins.List(),
 	}
 	for _, c := range cfg.Collections {
 		options.Collections = append(options.Collections, handlers.Collection{Name: c.Name, KeyMember: c.Key, TTLMember: c.TTL})
@@ -122,7 +130,7 @@ func limitsOf(cfg *Config) handlers.Limits {
 }
 
 // listen serves both listeners until ctx ends or one of them fails.
-func listen(ctx context.Context, cfg *Config, server *handlers.Server, logger *slog.Logger) error {
+func listen(ctx context.Context, cfg *Config, server *handlers.Server, g *gates, logger *slog.Logger) error {
 	public := newHTTPServer(server.Public(), logger)
 	admin := newHTTPServer(server.Admin(), logger)
 	publicListener, err := net.Listen("tcp", cfg.Server.Listen)
@@ -135,8 +143,8 @@ func listen(ctx context.Context, cfg *Config, server *handlers.Server, logger *s
 		return fmt.Errorf("admin.listen: %w", err)
 	}
 	failed := make(chan error, 2)
-	go func() { failed <- public.Serve(publicListener) }()
-	go func() { failed <- admin.Serve(adminListener) }()
+	go func() { failed <- serveOn(public, publicListener, g.server) }()
+	go func() { failed <- serveOn(admin, adminListener, g.admin) }()
 	logger.Info("serving", "version", version, "server", publicListener.Addr().String(), "admin", adminListener.Addr().String())
 	select {
 	case err = <-failed:
@@ -158,11 +166,21 @@ func listen(ctx context.Context, cfg *Config, server *handlers.Server, logger *s
 	return err
 }
 
+// serveOn serves a listener, over TLS when there is a certificate.
+func serveOn(server *http.Server, listener net.Listener, certificate *tlsGate) error {
+	if certificate == nil {
+		return server.Serve(listener)
+	}
+	server.TLSConfig = certificate.config()
+	return server.ServeTLS(listener, "", "")
+}
+
 func newHTTPServer(handler http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       keepAlive,
+		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 }

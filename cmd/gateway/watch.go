@@ -17,7 +17,8 @@ const checkInterval = 30 * time.Second
 
 // watcher asks for a reload when the config file may have changed, at an interval, and on a signal.
 type watcher struct {
-	path     string
+	// paths are the config file and the files beside it.
+	paths    []string
 	interval time.Duration
 	// pause is how long events are gathered before the file is read.
 	pause   time.Duration
@@ -33,8 +34,12 @@ type watcher struct {
 
 // newWatcher makes a watcher of the config file of a reloader. hangups asks for a reload.
 func newWatcher(r *reloader, hangups <-chan os.Signal) *watcher {
+	paths := []string{r.source.path}
+	for _, f := range r.followed() {
+		paths = append(paths, f.path)
+	}
 	return &watcher{
-		path: r.source.path, interval: checkInterval, pause: r.pause, hangups: hangups, log: r.log,
+		paths: paths, interval: checkInterval, pause: r.pause, hangups: hangups, log: r.log,
 		reload: func(ctx context.Context, trigger string) { _, _ = r.reload(ctx, trigger) }, // it has logged its error
 	}
 }
@@ -93,16 +98,21 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// watchFolders watches the folder of the config file, where files and links are replaced by others, and the folder that
-// its links lead to. A folder rather than the file: a file that took its place would not be watched.
+// watchFolders watches the folder of each file, where files and links are replaced by others, and the folder that its links
+// lead to. A folder rather than the file: a file that took its place would not be watched.
 func (w *watcher) watchFolders() {
 	if w.events == nil {
 		return
 	}
-	folders := []string{filepath.Dir(w.path)}
-	if target, err := filepath.EvalSymlinks(w.path); err == nil && filepath.Dir(target) != folders[0] {
-		folders = append(folders, filepath.Dir(target))
+	var folders []string
+	for _, path := range w.paths {
+		folders = append(folders, filepath.Dir(path))
+		if target, err := filepath.EvalSymlinks(path); err == nil {
+			folders = append(folders, filepath.Dir(target))
+		}
 	}
+	slices.Sort(folders)
+	folders = slices.Compact(folders)
 	for _, folder := range w.folders {
 		if !slices.Contains(folders, folder) {
 			_ = w.events.Remove(folder) // it may be gone, and its watch with it

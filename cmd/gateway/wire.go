@@ -218,7 +218,7 @@ func (p *parts) closeDatabases() {
 func collectionsOf(cfg *Config) []store.Collection {
 	all := make([]store.Collection, len(cfg.Collections))
 	for i, c := range cfg.Collections {
-		all[i] = store.Collection{Name: c.Name}
+		all[i] = store.Collection{Name: c.Name, KeyMember: c.Key, Columns: columnsOf(c), KeepUnknown: c.UnknownMembers == unknownKeep}
 	}
 	return all
 }

@@ -36,7 +36,7 @@ var mysqlSession = map[string]string{
 }
 
 // Params of a mysql:// URL.
-var mysqlParams = []string{"tls", "socket"}
+var mysqlParams = []string{paramTLS, paramTLSCA, paramTLSCert, paramTLSKey, "socket"}
 
 var databaseName = regexp.MustCompile(`^/[A-Za-z0-9_$-]{1,64}$`)
 
@@ -63,9 +63,7 @@ func parseMySQL(rawURL string) (Location, error) {
 			faults = append(faults, fmt.Sprintf("an unknown parameter (known: %s)", strings.Join(mysqlParams, ", ")))
 		}
 	}
-	if tls := query.Get("tls"); !slices.Contains([]string{"", "false", "true", "skip-verify", "preferred"}, tls) {
-		faults = append(faults, "tls must be true, false, skip-verify or preferred")
-	}
+	faults = append(faults, tlsFaults(query)...)
 	if u.Hostname() == "" && query.Get("socket") == "" {
 		faults = append(faults, "no host")
 	}
@@ -83,9 +81,9 @@ func mysqlAddress(u *url.URL) string {
 	return net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-func mysqlConfig(loc Location, opts Options) *mysql.Config {
+func mysqlConfig(loc Location, opts Options) (cfg *mysql.Config, err error) {
 	u := loc.url
-	cfg := mysql.NewConfig()
+	cfg = mysql.NewConfig()
 	cfg.User = u.User.Username()
 	cfg.Passwd, _ = u.User.Password()
 	cfg.DBName = strings.TrimPrefix(u.Path, "/")
@@ -93,7 +91,12 @@ func mysqlConfig(loc Location, opts Options) *mysql.Config {
 	if socket := u.Query().Get("socket"); socket != "" {
 		cfg.Net, cfg.Addr = "unix", socket
 	}
-	cfg.TLSConfig = u.Query().Get("tls")
+	if cfg.TLS, err = mysqlTLS(u.Query()); err != nil {
+		return nil, err
+	}
+	if cfg.TLS == nil {
+		cfg.TLSConfig = u.Query().Get(paramTLS)
+	}
 	cfg.Params = mysqlSession
 	cfg.Timeout = opts.ConnectTimeout
 	cfg.MaxAllowedPacket = mysqlDriverPacket
@@ -105,12 +108,16 @@ func mysqlConfig(loc Location, opts Options) *mysql.Config {
 	// After a failover the old primary says that it is read-only: drop the connection, so that the next one finds the new.
 	cfg.RejectReadOnly = true
 	cfg.Logger = &mysql.NopLogger{} // whatever it would log is returned as an error too
-	return cfg
+	return cfg, nil
 }
 
 // prepareMySQL makes the pool, which connects when it is used.
 func (db *DB) prepareMySQL(opts Options) error {
-	connector, err := mysql.NewConnector(mysqlConfig(db.location, opts))
+	cfg, err := mysqlConfig(db.location, opts)
+	if err != nil {
+		return fmt.Errorf("open %s: %w: %w", db.location, ErrRejected, err)
+	}
+	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return fmt.Errorf("open %s: %w: bad connection settings", db.location, ErrRejected)
 	}

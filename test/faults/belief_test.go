@@ -27,6 +27,11 @@ func (b *belief) mayExist() bool {
 	return b.document != "" || slices.ContainsFunc(b.maybe, func(d string) bool { return d != "" })
 }
 
+// follows reports whether the record that was found may have this tag: as long as nothing is uncertain, no other.
+func (b *belief) follows(found tag, version int64) bool {
+	return len(b.maybe) > 0 || found == tag{b.found.id, version}
+}
+
 // learn takes in a reply, and returns an error when no order of the writes explains it (I3, I4, I6).
 func (b *belief) learn(r reply) error {
 	switch r.outcome {
@@ -51,7 +56,7 @@ func (b *belief) learn(r reply) error {
 func (b *belief) accept(r reply) (possible bool) {
 	switch {
 	case r.kind == get && r.status == http.StatusOK:
-		possible = b.allows(r.body)
+		possible = b.allows(r.body) && b.follows(r.found, b.found.version)
 		b.become(r.body, r.found)
 	case r.status == http.StatusNotFound:
 		possible = b.allows("")
@@ -60,7 +65,7 @@ func (b *belief) accept(r reply) (possible bool) {
 		possible = b.allows("") && r.body == r.document && r.found.version == 1
 		b.become(r.document, r.found)
 	case r.status == http.StatusOK:
-		possible = b.mayExist() && r.body == r.document && r.found.version > 1
+		possible = b.mayExist() && r.body == r.document && r.found.version > 1 && b.follows(r.found, b.found.version+1)
 		b.become(r.document, r.found)
 	case r.status == http.StatusNoContent:
 		possible = b.mayExist()

@@ -17,6 +17,12 @@ func told(at int, k kind, status int, document, found string) reply {
 	return r
 }
 
+// demanding adds the tag that a conditional write demands.
+func demanding(r reply, tag string) reply {
+	r.tag = tag
+	return r
+}
+
 // unanswered makes the outcome of a write unknown.
 func unanswered(r reply) reply {
 	r.outcome, r.status, r.body, r.found, r.returned = unknown, 0, "", tag{}, never
@@ -42,6 +48,11 @@ func TestCheckers(t *testing.T) {
 		{"unanswered create, not seen", true, []reply{unanswered(created), told(3, get, http.StatusNotFound, "", ""), told(5, post, http.StatusCreated, "two", "2-1")}},
 		{"unanswered delete, seen late", true, []reply{created, unanswered(told(3, remove, 0, "", "")), told(5, get, http.StatusOK, "one", "1-1"), told(7, get, http.StatusNotFound, "", "")}},
 		{"unanswered update, then another document", false, []reply{created, unanswered(told(3, put, 0, "two", "")), told(5, get, http.StatusOK, "three", "1-2")}},
+		{"version that nobody wrote", false, []reply{created, told(3, put, http.StatusOK, "two", "1-3")}},
+		{"version that nobody wrote, read", false, []reply{created, told(3, get, http.StatusOK, "one", "1-2")}},
+		{"deleted at its tag", true, []reply{created, demanding(told(3, removeIf, http.StatusNoContent, "", ""), "1-1"), told(5, get, http.StatusNotFound, "", "")}},
+		{"unanswered delete at its tag, seen", true, []reply{created, demanding(unanswered(told(3, removeIf, 0, "", "")), "1-1"), told(5, get, http.StatusNotFound, "", "")}},
+		{"delete claimed, and the record is there", false, []reply{created, demanding(told(3, removeIf, http.StatusNoContent, "", ""), "1-1"), told(5, get, http.StatusOK, "one", "1-1")}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -61,9 +72,17 @@ func TestCheckers(t *testing.T) {
 			}
 		})
 	}
-	stale := []reply{told(1, post, http.StatusCreated, "one", "1-1"), told(3, put, http.StatusOK, "two", "1-3")}
-	h := &history{key: "k", replies: stale}
-	if h.check() == nil {
-		t.Error("a version that nobody wrote was accepted")
+	// What only several clients can tell of one another.
+	updated := told(3, put, http.StatusOK, "two", "1-2")
+	for name, replies := range map[string][]reply{
+		"delete at an old tag claimed":   {created, updated, demanding(told(5, removeIf, http.StatusNoContent, "", ""), "1-1")},
+		"delete claimed by two":          {created, told(3, remove, http.StatusNoContent, "", ""), told(4, remove, http.StatusNoContent, "", "")},
+		"created where a tag was wanted": {demanding(told(1, ifMatch, http.StatusCreated, "one", "1-1"), "1-1")},
+		"unanswered, but at an old tag":  {created, updated, demanding(unanswered(told(5, removeIf, 0, "", "")), "1-1"), told(7, get, http.StatusNotFound, "", "")},
+		"replaced where another tag was": {created, updated, demanding(told(5, ifMatch, http.StatusOK, "three", "1-3"), "1-1")},
+	} {
+		if (&history{key: "k", replies: replies}).check() == nil {
+			t.Errorf("accepted: %s", name)
+		}
 	}
 }

@@ -101,17 +101,17 @@ func (s register) step(r reply) (possible bool, next register) {
 	case r.status == http.StatusPreconditionFailed:
 		return !exists || s.found.id == anyID || s.found.String() != r.tag, s
 	case r.status == http.StatusNoContent:
-		return exists, register{}
+		return exists && (!r.kind.demands() || s.found.id == anyID || s.found.String() == r.tag), register{}
 	case r.kind == get:
 		s, possible = s.known(r.found)
 		return exists && possible && s.document == r.body, s
 	case r.status == http.StatusCreated:
-		return !exists && r.found.version == 1, register{r.document, r.found}
+		return !exists && r.found.version == 1 && !r.kind.demands(), register{r.document, r.found}
 	}
 	// Replaced: the version before is what the record was, and what If-Match demanded.
 	before := tag{r.found.id, r.found.version - 1}
 	_, possible = s.known(before)
-	demanded := r.kind != ifMatch || r.tag == before.String()
+	demanded := !r.kind.demands() || r.tag == before.String()
 	return exists && possible && demanded, register{r.document, r.found}
 }
 
@@ -127,10 +127,10 @@ func (s register) known(found tag) (register, bool) {
 func (s register) perhaps(r reply) register {
 	exists := s.document != ""
 	switch {
-	case r.kind == remove:
-		return register{}
-	case r.kind == ifMatch && (!exists || s.found.id != anyID && s.found.String() != r.tag):
+	case r.kind.demands() && (!exists || s.found.id != anyID && s.found.String() != r.tag):
 		return s
+	case r.kind == remove || r.kind == removeIf:
+		return register{}
 	case exists && r.kind == post:
 		return s
 	case exists:

@@ -135,8 +135,10 @@ func (l *load) operate(c int, random *rand.Rand) reply {
 		next = put
 	case n < 40 && b.document != "":
 		next = ifMatch
-	case n < 55:
+	case n < 50:
 		next = remove
+	case n < 55 && b.document != "":
+		next = removeIf
 	case n < 65:
 		next = post
 	}
@@ -156,7 +158,7 @@ func (l *load) ask(c int, b *belief, k kind, random *rand.Rand) reply {
 func (l *load) operateHot(c int, random *rand.Rand) reply {
 	slot := random.IntN(len(l.hot))
 	h := l.hot[slot].Load()
-	kinds := []kind{get, get, get, put, put, ifMatch, ifMatch, post, remove}
+	kinds := []kind{get, get, get, put, put, ifMatch, ifMatch, post, remove, removeIf}
 	r := l.send(c, request{kind: kinds[random.IntN(len(kinds))], key: h.key, tag: h.tag()}, random)
 	if h.add(r) && l.hot[slot].Load() == h {
 		l.replaceHot(slot)

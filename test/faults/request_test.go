@@ -17,12 +17,16 @@ import (
 type kind string
 
 const (
-	post    kind = "post"
-	put     kind = "put"
-	ifMatch kind = "put if-match"
-	remove  kind = "delete"
-	get     kind = "get"
+	post     kind = "post"
+	put      kind = "put"
+	ifMatch  kind = "put if-match"
+	remove   kind = "delete"
+	removeIf kind = "delete if-match"
+	get      kind = "get"
 )
+
+// demands reports whether an operation is for the record with one tag only.
+func (k kind) demands() bool { return k == ifMatch || k == removeIf }
 
 // request is one operation on one record.
 type request struct {
@@ -30,7 +34,7 @@ type request struct {
 	key  string
 	// document is what a write stores; it differs from all others.
 	document string
-	// tag is the ETag that ifMatch demands.
+	// tag is the ETag that ifMatch and removeIf demand.
 	tag string
 }
 
@@ -84,7 +88,7 @@ func (r reply) name() string {
 // send carries out one operation. clock gives the time since the start of the load.
 func send(client *http.Client, base string, r request, clock func() time.Duration) reply {
 	answer := reply{request: r, called: clock()}
-	method, path := map[kind]string{post: "POST", put: "PUT", ifMatch: "PUT", remove: "DELETE", get: "GET"}[r.kind], "/v1/records/"+r.key
+	method, path := map[kind]string{post: "POST", put: "PUT", ifMatch: "PUT", remove: "DELETE", removeIf: "DELETE", get: "GET"}[r.kind], "/v1/records/"+r.key
 	if r.kind == post {
 		path = "/v1/records"
 	}
@@ -94,7 +98,7 @@ func send(client *http.Client, base string, r request, clock func() time.Duratio
 		return answer
 	}
 	httpRequest.Header.Set("Content-Type", "application/json")
-	if r.kind == ifMatch {
+	if r.kind.demands() {
 		httpRequest.Header.Set("If-Match", `"`+r.tag+`"`)
 	}
 	response, err := client.Do(httpRequest)

@@ -183,6 +183,9 @@ func (s *soak) disturb(t *testing.T) {
 	if back > backWithin {
 		t.Errorf("service was back after %s, want %s", back, backWithin)
 	}
+	if s.slowest > requestTimeout+answerSlack {
+		t.Errorf("an answer took %s with a request timeout of %s", s.slowest, requestTimeout)
+	}
 }
 
 // table is the verdict in words.
@@ -211,7 +214,7 @@ func (s *soak) table(v verdict, lasts time.Duration, seed uint64) string {
 	line("soak of %s: 2 gateways, 3 nodes, %d clients, %d hot keys at a time, %d cold keys (%s=%d)", lasts, soakClients, soakHotKeys, len(s.beliefs()), seedEnv, seed)
 	line("")
 	line("%-14s %10s %10s %16s %10s", "operation", "done", "refused", "outcome unknown", "no answer")
-	for _, k := range []kind{post, put, ifMatch, remove, get} {
+	for _, k := range []kind{post, put, ifMatch, remove, removeIf, get} {
 		c := byKind[k]
 		line("%-14s %10d %10d %16d %10d", k, c[0], c[1], c[2], c[3])
 	}

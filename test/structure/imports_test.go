@@ -16,12 +16,15 @@ const module = "keyrange"
 // allowed lists which packages of this module each package may import. cmd/gateway wires everything; test/ may look at
 // everything; what is not listed may import none.
 var allowed = map[string][]string{
-	"handlers":    {"store"},
-	"store":       {"idsegment", "index", "rangeshard", "store/sqldb"},
+	"handlers":    {"store", "handlers/access"},
+	"store":       {"idsegment", "index", "rangeshard", "store/sqldb", "store/typed"},
 	"idsegment":   {"store/sqldb"},
 	"index":       {"store/sqldb"},
 	"rangeshard":  {"store/sqldb"},
 	"store/sqldb": {},
+
+	"handlers/access": {},
+	"store/typed":     {},
 }
 
 // owners lists the packages that a third-party module stays in.
@@ -37,6 +40,9 @@ var owners = map[string][]string{
 	"github.com/sony/sonyflake":      {"store"},
 	"github.com/maypok86/otter/v2":   {"store"},
 	"github.com/prometheus":          {"store", "cmd/gateway"},
+	"github.com/golang-jwt/jwt/v5":   {"handlers/access"},
+	"github.com/MicahParks":          {"handlers/access"},
+	"golang.org/x/time":              {"handlers/access"},
 }
 
 type goPackage struct {

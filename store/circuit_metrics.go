@@ -1,0 +1,29 @@
+package store
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// circuitsCollector shows which databases are down, as the circuits of a store have it.
+type circuitsCollector struct{ store *Store }
+
+var circuitOpen = prometheus.NewDesc("gateway_store_circuit_open",
+	"1 while a database is down: calls of this kind are refused at once until a probe is answered.", []string{"kind", "name", "for"}, nil)
+
+// Describe implements prometheus.Collector.
+func (c circuitsCollector) Describe(to chan<- *prometheus.Desc) { to <- circuitOpen }
+
+// Collect implements prometheus.Collector.
+func (c circuitsCollector) Collect(to chan<- prometheus.Metric) {
+	both := func(dependency, name string, reads, writes *circuit) {
+		for kind, of := range map[string]*circuit{forReads: reads, forWrites: writes} {
+			value := 0.0
+			if of.open() {
+				value = 1
+			}
+			to <- prometheus.MustNewConstMetric(circuitOpen, prometheus.GaugeValue, value, dependency, name, kind)
+		}
+	}
+	both("index", "index", c.store.gate.reads, c.store.gate.writes)
+	for _, n := range c.store.topology.Load().nodes {
+		both("node", n.name, n.guarded.reads, n.guarded.writes)
+	}
+}
