@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"keyrange/store"
+	"keyrange/test/contract"
 )
 
 // The real store must fit the interface that the fake stands for.
@@ -226,6 +227,8 @@ type rig struct {
 	t    *testing.T
 	fake *fakeRecords
 	log  *lockedBuffer
+	// astray is set by tests that make the store do what it never does, whose answers are in no document.
+	astray bool
 }
 
 // lockedBuffer is a log that may be read while it is written.
@@ -279,9 +282,35 @@ func (r *rig) do(method, target, body string, headers ...string) *httptest.Respo
 		name, value, _ := strings.Cut(h, ": ")
 		request.Header.Add(name, value)
 	}
+	return r.serve(request)
+}
+
+// serve sends a request to the public listener and holds the answer against the document of the API.
+func (r *rig) serve(request *http.Request) *httptest.ResponseRecorder {
+	r.t.Helper()
 	answer := httptest.NewRecorder()
 	r.Public().ServeHTTP(answer, request)
+	if !r.astray {
+		if err := contract.Default().Check(contract.Response{
+			Method: request.Method, Path: request.URL.EscapedPath(),
+			Status: answer.Code, Header: answer.Result().Header, Body: answer.Body.Bytes(),
+		}); err != nil {
+			r.t.Error(err)
+		}
+	}
 	return answer
+}
+
+// listen serves on a port; its client holds the answers against the document of the API.
+func (r *rig) listen() *httptest.Server {
+	server := httptest.NewServer(r.Public())
+	client := server.Client()
+	client.Transport = &contract.Transport{RoundTripper: client.Transport, Report: func(err error) {
+		if !r.astray {
+			r.t.Error(err)
+		}
+	}}
+	return server
 }
 
 // expect sends a request and checks the status and, for an error, the code of its problem document.

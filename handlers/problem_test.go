@@ -52,6 +52,7 @@ func TestEverySentinelIsMapped(t *testing.T) {
 			continue
 		}
 		r := newRig(t)
+		r.astray = true
 		r.fake.before = func(context.Context, string, string) error { return fmt.Errorf("secret cause: %w", sentinel) }
 		for _, method := range []string{"GET", "PUT", "DELETE"} {
 			answer := r.do(method, "/v1/records/a", "{}")

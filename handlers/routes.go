@@ -15,6 +15,8 @@ const (
 	patternRecord     = "/v1/:collection/*"
 	patternHealthz    = "/healthz"
 	patternReadyz     = "/readyz"
+	patternOpenAPI    = "/openapi.json"
+	patternDocs       = "/docs"
 	patternMetrics    = "/metrics"
 	patternProfiles   = "/debug/pprof/*"
 	patternReload     = "/admin/reload"
@@ -41,6 +43,8 @@ func (s *Server) publicRoutes() []route {
 		{http.MethodPut, patternRecord, s.gated(s.onRecord(s.put))},
 		{http.MethodPatch, patternRecord, s.gated(s.onRecord(s.patch))},
 		{http.MethodDelete, patternRecord, s.gated(s.onRecord(s.delete))},
+		{http.MethodGet, patternOpenAPI, s.openAPI},
+		{http.MethodGet, patternDocs, s.docs},
 	}...)
 }
 

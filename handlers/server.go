@@ -110,10 +110,12 @@ type Server struct {
 	// streamIdle bounds one wait for the client of a bulk request, in either direction.
 	streamIdle time.Duration
 	// now is the clock that expiries are reckoned by: time.Now, but in tests.
-	now        func() time.Time
-	public     *echo.Echo
-	compressed http.Handler // public, for clients that take gzip
-	admin      *echo.Echo
+	now func() time.Time
+	// description is the answer of /openapi.json and /docs.
+	description func() (description, error)
+	public      *echo.Echo
+	compressed  http.Handler // public, for clients that take gzip
+	admin       *echo.Echo
 }
 
 // streamIdleTimeout is the wait of Server.streamIdle: long enough for a producer that computes, short enough that dead
@@ -129,6 +131,7 @@ func New(records Records, options Options) *Server {
 		logger:      options.Logger,
 		streamIdle:  streamIdleTimeout,
 		now:         time.Now,
+		description: describeCollections(options.Collections),
 	}
 	s.SetLimits(options.Limits)
 	if s.logger == nil {

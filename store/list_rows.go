@@ -23,11 +23,11 @@ type window struct {
 
 // lister walks through a node's range tables.
 type lister interface {
-	// list returns the records, which are the live rows that have not expired, in a window of a range table, in the order of their IDs. When they are fewer than the
+	// list returns the live rows in a window of a range table, in the order of their IDs. When they are fewer than the
 	// limit they are all that there are, unless they were cut because the next one is too large for the window.
 	list(ctx context.Context, table string, w window) (found []row, cut bool, err error)
 	// occupied says of each of the tables, which exist and of which there are occupiedTables at most, whether it has a live
-	// row, be it expired.
+	// row.
 	occupied(ctx context.Context, tables []string) ([]bool, error)
 }
 
@@ -37,16 +37,16 @@ const occupiedTables = 32
 // errCut ends the reading of rows.
 var errCut = errors.New("the window is full")
 
-// listRows lists through each, which reads whole rows. alive is the condition of those that have not expired.
-func listRows(ctx context.Context, w window, alive string, each func(ctx context.Context, where string, args []any, take func(row) error) error) (found []row, cut bool, err error) {
+// listRows lists the live rows that have not expired, through each, which reads whole rows.
+func listRows(ctx context.Context, engine sqldb.Engine, w window, each func(ctx context.Context, where string, args []any, take func(row) error) error) (found []row, cut bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	order, bytes := "ASC", int64(0)
 	if w.descending {
 		order = "DESC"
 	}
-	err = each(ctx, "WHERE id >= ? AND id < ? AND state = 0 AND "+alive+" ORDER BY id "+order+" LIMIT ?", []any{w.lo, w.hi, w.limit}, func(r row) error {
-		if bytes += int64(len(r.Document)); bytes > w.bytes && (len(found) > 0 || !w.some) {
+	err = each(ctx, "WHERE id >= ? AND id < ? AND state = 0 AND "+aliveSQL(engine)+" ORDER BY id "+order+" LIMIT ?", []any{w.lo, w.hi, w.limit}, func(r row) error {
+		if bytes += int64(r.size()); bytes > w.bytes && (len(found) > 0 || !w.some) {
 			// Without this, what the server has yet to send would be read to its end. It costs the connection.
 			cancel()
 			cut = true
@@ -62,13 +62,13 @@ func listRows(ctx context.Context, w window, alive string, each func(ctx context
 }
 
 func (m *mysqlRows) list(ctx context.Context, table string, w window) ([]row, bool, error) {
-	return listRows(ctx, w, aliveSQL(sqldb.MySQL), func(ctx context.Context, where string, args []any, take func(row) error) error {
+	return listRows(ctx, sqldb.MySQL, w, func(ctx context.Context, where string, args []any, take func(row) error) error {
 		return m.each(ctx, table, where, args, take)
 	})
 }
 
 func (s *sqliteRows) list(ctx context.Context, table string, w window) ([]row, bool, error) {
-	return listRows(ctx, w, aliveSQL(sqldb.SQLite), func(ctx context.Context, where string, args []any, take func(row) error) error {
+	return listRows(ctx, sqldb.SQLite, w, func(ctx context.Context, where string, args []any, take func(row) error) error {
 		return s.each(ctx, table, where, args, take)
 	})
 }

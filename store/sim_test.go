@@ -127,7 +127,11 @@ func TestSimulationReplays(t *testing.T) {
 
 // TestSimulationCatches breaks the protocol in ways that are known to be wrong: each must show.
 func TestSimulationCatches(t *testing.T) {
-	for _, mutant := range []simMutant{mutantNoFence, mutantBlindResend, mutantIndexFirst, mutantEarlyPurge, mutantUnconfirmed, mutantClaimed, mutantUnburied, mutantRevive, mutantHasty, mutantStale} {
+	mutants := []simMutant{
+		mutantNoFence, mutantBlindResend, mutantIndexFirst, mutantEarlyPurge, mutantUnconfirmed, mutantClaimed,
+		mutantUnburied, mutantRevive, mutantHasty, mutantStale,
+	}
+	for _, mutant := range mutants {
 		t.Run(strings.ReplaceAll(string(mutant), " ", "_"), func(t *testing.T) {
 			played, _, broken := playSeeds(t, mutant, simSeeds, simForever)
 			if broken == 0 {

@@ -3,9 +3,13 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"keyrange/index"
 )
+
+// expiryColumn is what range tables made by earlier versions lack.
+const expiryColumn = "expires_at"
 
 // expiring makes sure that all range tables of a node can tell what has expired. No gateway of this version may have been
 // started on them. With repair they get the column.
@@ -20,7 +24,7 @@ func (a adapter) expiring(ctx context.Context, repair bool) error {
 		return err
 	}
 	for table, has := range tables {
-		if len(a.lacking(table, has)) > 0 {
+		if !slices.ContainsFunc(has, func(c tableColumn) bool { return c.name == expiryColumn }) {
 			return fmt.Errorf("table %s was made by an earlier version: start a gateway of this version first, or repair", table)
 		}
 	}
