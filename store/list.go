@@ -37,7 +37,7 @@ type Page struct {
 // met exactly once; one that comes or goes meanwhile may be met or not. What a page costs depends on its records and on
 // the number of nodes, not on how far into the collection it is.
 //
-// A record is a live row (I3, I4), so a list reads the nodes only, and is served without the index too. It has every
+// A record is a live row (I3, I4) that has not expired, so a list reads the nodes only, and is served without the index too. It has every
 // acknowledged record, and may have one whose create is not answered yet, or was answered with ErrUnknown.
 //
 // A list that needs a node which does not answer is ErrUnavailable, unless it has records before those of that node: then
