@@ -381,7 +381,7 @@ func TestCORS(t *testing.T) {
 	}
 	for _, header := range []string{as("root"), as("nobody")} {
 		got = r.do("GET", "/v1/records/a", "", "Origin: http://localhost:3000", header).Header()
-		if got.Get("Access-Control-Allow-Origin") != "http://localhost:3000" || got.Get("Access-Control-Expose-Headers") != "Etag,Location,Link,Retry-After,X-Request-Id,Idempotency-Replayed" ||
+		if got.Get("Access-Control-Allow-Origin") != "http://localhost:3000" || got.Get("Access-Control-Expose-Headers") != "Etag,Location,Link,Retry-After,X-Request-Id,Idempotency-Replayed,Record-Expires" ||
 			!strings.Contains(strings.Join(got["Vary"], ","), "Origin") {
 			t.Errorf("%s: %v", header, got)
 		}

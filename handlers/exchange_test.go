@@ -95,7 +95,7 @@ func TestRequestID(t *testing.T) {
 // TestMethods: a known path lists its methods, HEAD works where GET does.
 func TestMethods(t *testing.T) {
 	r := newRig(t)
-	for target, want := range map[string]string{"/v1/records": "GET, HEAD, POST", "/v1/records/a": "DELETE, GET, HEAD, PATCH, PUT", "/healthz": "GET, HEAD"} {
+	for target, want := range map[string]string{"/v1/records": "DELETE, GET, HEAD, POST", "/v1/records/a": "DELETE, GET, HEAD, PATCH, PUT", "/healthz": "GET, HEAD"} {
 		for _, method := range []string{"OPTIONS", "TRACE", "PROPFIND"} {
 			got := strings.Split(r.expect(405, "method_not_allowed", method, target, "").Header().Get("Allow"), ", ")
 			if slices.Sort(got); strings.Join(got, ", ") != want {

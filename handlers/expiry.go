@@ -52,19 +52,18 @@ func parseTTL(text, what string) (time.Duration, error) {
 	return time.Duration(n) * time.Second, nil
 }
 
-// content is what a write of a document stores, and its expiry: by the TTL header of the request, or else by the member of
-// the document that the collection names for it, or else never.
-func (s *Server) content(x *exchange, text []byte) (store.Content, error) {
+// expiring gives what a write stores its expiry: by the TTL header of the request, or else by the member of the document
+// that the collection names for it, or else never.
+func (s *Server) expiring(x *exchange, c store.Content) (store.Content, error) {
 	ttl := x.ttl
 	if ttl == 0 && x.collection.TTLMember != "" {
-		if value := memberOf(text, x.collection.TTLMember); value != nil {
+		if value := memberOf(c.Document, x.collection.TTLMember); value != nil {
 			var err error
 			if ttl, err = parseTTL(string(value), "the member "+x.collection.TTLMember); err != nil {
 				return store.Content{}, err
 			}
 		}
 	}
-	c := store.Content{Document: text}
 	if ttl > 0 {
 		c.ExpiresAt = s.now().Add(ttl).UTC().Truncate(time.Microsecond)
 	}
@@ -72,15 +71,12 @@ func (s *Server) content(x *exchange, text []byte) (store.Content, error) {
 }
 
 // patched is what a patch stores: the expiry stays as it is, unless the patch says it anew.
-func (s *Server) patched(x *exchange, p *patch, old store.Record, text []byte) (store.Content, error) {
+func (s *Server) patched(x *exchange, p *patch, old store.Record, c store.Content) (store.Content, error) {
 	_, given := p.position[x.collection.TTLMember]
 	if given && x.collection.TTLMember != "" || x.ttl > 0 {
-		c, err := s.content(x, text)
-		c.Group = old.Group
-		return c, err
+		return s.expiring(x, c)
 	}
-	c := old.Content
-	c.Document = text
+	c.ExpiresAt = old.ExpiresAt
 	return c, nil
 }
 

@@ -152,6 +152,25 @@ func (f *fakeRecords) Delete(ctx context.Context, collection, key string, cond s
 	return nil
 }
 
+// CountGroup counts the records of a group.
+func (f *fakeRecords) CountGroup(ctx context.Context, collection, group string) (n int64, err error) {
+	page, err := f.List(ctx, collection, store.Walk{Group: group, Limit: 1 << 30, MaxBytes: 1 << 40})
+	return int64(len(page.Records)), err
+}
+
+// DeleteGroup takes a deletion on that is never done.
+func (f *fakeRecords) DeleteGroup(ctx context.Context, _, group string) (store.Deletion, error) {
+	return store.Deletion{ID: "d1", Group: group, StartedAt: fakeNow}, f.enter(ctx, "delete group", group)
+}
+
+// Deletion knows one that is done.
+func (f *fakeRecords) Deletion(ctx context.Context, _, id string) (store.Deletion, error) {
+	if id != "d2" {
+		return store.Deletion{}, store.ErrNoDeletion
+	}
+	return store.Deletion{ID: id, Group: "g", Deleted: 7, StartedAt: fakeNow, FinishedAt: fakeNow.Add(time.Minute)}, nil
+}
+
 // List walks through the records by ID, and obeys the bounds of a page.
 func (f *fakeRecords) List(ctx context.Context, collection string, walk store.Walk) (page store.Page, err error) {
 	if err := f.enter(ctx, "list", fmt.Sprint(walk.After)); err != nil {
@@ -165,7 +184,7 @@ func (f *fakeRecords) List(ctx context.Context, collection string, walk store.Wa
 		if walk.Descending {
 			behind = walk.After == 0 || r.Tag.ID < walk.After
 		}
-		if strings.HasPrefix(at, collection+"/") && behind {
+		if strings.HasPrefix(at, collection+"/") && behind && (walk.Group == "" || r.Group == walk.Group) {
 			r.Content = cloned(r.Content)
 			all = append(all, r)
 		}
@@ -257,7 +276,7 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, fake: newFake(), log: new(lockedBuffer)}
 	var made atomic.Int64
 	r.Server = New(r.fake, Options{
-		Collections: []Collection{{Name: "records", KeyMember: "key"}, {Name: "orders", KeyMember: "order no"}},
+		Collections: []Collection{{Name: "records", KeyMember: "key"}, {Name: "orders", KeyMember: "order no"}, {Name: "grouped", KeyMember: "key", GroupMember: "g"}},
 		Limits:      Limits{RequestTimeout: 5 * time.Second, MaxBodyBytes: 32 << 10, MaxBulkBytes: 256 << 10},
 		NewKey:      func() (string, error) { return fmt.Sprintf("made-%d", made.Add(1)), nil },
 		Logger:      slog.New(slog.NewJSONHandler(r.log, nil)),

@@ -15,9 +15,9 @@ const preflightAge = 10 * time.Minute
 // Headers of cross-origin requests: those that a page may send, and those of an answer that it may read.
 var (
 	originRequestHeaders = []string{
-		echo.HeaderAuthorization, "X-API-Key", echo.HeaderContentType, echo.HeaderAccept, headerIfMatch, headerIfNoneMatch, headerIdempotencyKey, echo.HeaderXRequestID,
+		echo.HeaderAuthorization, "X-API-Key", echo.HeaderContentType, echo.HeaderAccept, headerIfMatch, headerIfNoneMatch, headerIdempotencyKey, "TTL", echo.HeaderXRequestID,
 	}
-	originAnswerHeaders = []string{headerETag, echo.HeaderLocation, "Link", echo.HeaderRetryAfter, echo.HeaderXRequestID, headerReplayed}
+	originAnswerHeaders = []string{headerETag, echo.HeaderLocation, "Link", echo.HeaderRetryAfter, echo.HeaderXRequestID, headerReplayed, headerExpires}
 )
 
 // allowOrigins lets pages of the origins use a listener (CORS). Preflights are answered without a credential, because

@@ -115,12 +115,11 @@ func (s *Server) applyPatch(ctx context.Context, x *exchange, p *patch, cond sto
 	if int64(len(merged)-len(x.collection.opening)-len(x.key)-len(`"",`)) > most.bytes {
 		return store.Record{}, most.exceeded()
 	}
-	text, err := s.replacement(x, merged)
+	content, err := s.replacement(x, merged)
 	if err != nil {
 		return store.Record{}, err
 	}
-	content, err := s.patched(x, p, old, text)
-	if err != nil {
+	if content, err = s.patched(x, p, old, content); err != nil {
 		return store.Record{}, err
 	}
 	rec, _, err := s.records.Put(ctx, x.collection.Name, x.key, content, store.Condition{Tags: []store.Tag{old.Tag}})

@@ -52,12 +52,11 @@ func (s *Server) put(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	text, err := s.replacement(x, body)
+	content, err := s.replacement(x, body)
 	if err != nil {
 		return err
 	}
-	content, err := s.content(x, text)
-	if err != nil {
+	if content, err = s.expiring(x, content); err != nil {
 		return err
 	}
 	var rec store.Record
@@ -80,13 +79,13 @@ func (s *Server) put(ctx context.Context, x *exchange) error {
 }
 
 // replacement checks a document that is to be stored under the key of the path, and returns what is stored.
-func (s *Server) replacement(x *exchange, body []byte) ([]byte, error) {
-	doc, err := scanDocument(body, x.collection.KeyMember)
+func (s *Server) replacement(x *exchange, body []byte) (store.Content, error) {
+	doc, err := x.collection.scan(body)
 	if err != nil {
-		return nil, err
+		return store.Content{}, err
 	}
 	if doc.hasKey && doc.key != x.key {
-		return nil, errKeyMismatch
+		return store.Content{}, errKeyMismatch
 	}
 	return x.collection.complete(doc, x.key, s.records.MaxDocumentBytes())
 }
@@ -142,7 +141,7 @@ func (s *Server) post(ctx context.Context, x *exchange) (err error) {
 	if array {
 		return s.bulkArray(x, s.creating(x), body)
 	}
-	doc, err := scanDocument(body, x.collection.KeyMember)
+	doc, err := x.collection.scan(body)
 	if err != nil {
 		return err
 	}
@@ -184,12 +183,11 @@ func (s *Server) createUnder(ctx context.Context, x *exchange, doc document, key
 	if err := s.permitKey(x, key); err != nil {
 		return store.Record{}, false, err
 	}
-	text, err := x.collection.complete(doc, key, s.records.MaxDocumentBytes())
+	content, err := x.collection.complete(doc, key, s.records.MaxDocumentBytes())
 	if err != nil {
 		return store.Record{}, false, err
 	}
-	content, err := s.content(x, text)
-	if err != nil {
+	if content, err = s.expiring(x, content); err != nil {
 		return store.Record{}, false, err
 	}
 	return s.records.CreateOnce(ctx, x.collection.Name, key, content, x.idempotency.once(x.collection, key, doc.text))

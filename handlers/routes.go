@@ -39,6 +39,7 @@ func (s *Server) publicRoutes() []route {
 	return append(s.healthRoutes(), []route{
 		{http.MethodPost, patternCollection, s.gated(s.onCollection(s.post, parameterOp))},
 		{http.MethodGet, patternCollection, s.gated(s.onCollection(s.getCollection, collectionParameters...))},
+		{http.MethodDelete, patternCollection, s.gated(s.onCollection(s.deleteGroup, parameterGroup))},
 		{http.MethodGet, patternRecord, s.gated(s.onRecord(s.get))},
 		{http.MethodPut, patternRecord, s.gated(s.onRecord(s.put))},
 		{http.MethodPatch, patternRecord, s.gated(s.onRecord(s.patch))},

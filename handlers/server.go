@@ -31,6 +31,12 @@ type Records interface {
 	Delete(ctx context.Context, collection, key string, cond store.Condition) error
 	// List returns a page of a walk through a collection, in the order of the IDs. The caller may change its documents.
 	List(ctx context.Context, collection string, walk store.Walk) (store.Page, error)
+	// CountGroup counts the records of a group.
+	CountGroup(ctx context.Context, collection, group string) (int64, error)
+	// DeleteGroup takes the deletion of a group on.
+	DeleteGroup(ctx context.Context, collection, group string) (store.Deletion, error)
+	// Deletion says how far a deletion has come.
+	Deletion(ctx context.Context, collection, id string) (store.Deletion, error)
 	// Health asks every dependency, side by side, whether it answers, until ctx ends.
 	Health(ctx context.Context) []store.Health
 	// MaxDocumentBytes is the size of the largest document that every node takes.
@@ -47,6 +53,8 @@ type Collection struct {
 	Name string
 	// KeyMember is the top-level member of a document that holds its key.
 	KeyMember string
+	// GroupMember is the top-level member that holds its group; empty when the records have none.
+	GroupMember string
 	// TTLMember is the top-level member of a document that says for how many seconds the record lives, where the request
 	// does not; "" for none.
 	TTLMember string

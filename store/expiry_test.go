@@ -304,3 +304,34 @@ func TestRowsExpire(t *testing.T) {
 		}
 	})
 }
+
+// TestListExpired: a list passes over what has expired, in both directions, also in a range that has nothing else.
+func TestListExpired(t *testing.T) {
+	engines(t, func(t *testing.T, d deployment) {
+		d.Size, d.Ranges = 5, []string{"1,3,5", "2,4,6"}
+		o := d.open(t)
+		want := 0
+		for i := range 25 {
+			if i%3 == 0 && i/5 != 2 {
+				mustCreate(t, o, fmt.Sprintf("k%d", i), "x")
+				want++
+			} else {
+				mustExpire(t, o, fmt.Sprintf("k%d", i), time.Second)
+			}
+		}
+		for _, descending := range []bool{false, true} {
+			found, walk := 0, Walk{Descending: descending, Limit: 2, MaxBytes: 1 << 20}
+			for more := true; more; {
+				page, err := o.List(t.Context(), testCollection, walk)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found += len(page.Records)
+				walk.After, more = page.Next, page.More
+			}
+			if found != want {
+				t.Errorf("descending %v: %d records, want %d", descending, found, want)
+			}
+		}
+	})
+}

@@ -73,6 +73,8 @@ type rowChange struct {
 	key string
 	// versions that the row must have; none means any.
 	versions []int64
+	// sameGroup demands that the row is in the group of Content, or in none when that is "".
+	sameGroup bool
 	// expired demands that the row has expired, instead of that it has not. Only for deleting it.
 	expired   bool
 	token     token
@@ -116,6 +118,7 @@ type rows interface {
 	ledger
 	counter
 	scanner
+	grouper
 	lister
 	// insert adds rows and answers for each of them; nil means added. One that is refused fails alone.
 	insert(ctx context.Context, table string, batch []row) []error
@@ -128,9 +131,9 @@ type rows interface {
 // rowsOf picks the dialect of a node.
 func rowsOf(db *sqldb.DB, shapes schema) rows {
 	if db.Engine() == sqldb.SQLite {
-		return &sqliteRows{sqlLedger{db}, sqlCounter{db}, sqlScanner{db}, db, shapes}
+		return &sqliteRows{sqlLedger{db, shapes}, sqlCounter{db}, sqlScanner{db, shapes}, db, shapes}
 	}
-	return &mysqlRows{sqlLedger{db}, sqlCounter{db}, sqlScanner{db}, db, shapes, func() int64 { return db.Server().MaxPacketBytes }}
+	return &mysqlRows{sqlLedger{db, shapes}, sqlCounter{db}, sqlScanner{db, shapes}, db, shapes, func() int64 { return db.Server().MaxPacketBytes }}
 }
 
 // tableName names the range table of a collection and a range. Collection names are checked by config: letters, digits

@@ -176,6 +176,14 @@ func (c *rowChange) condition(engine sqldb.Engine) (string, []any) {
 			args = append(args, v)
 		}
 	}
+	if c.sameGroup {
+		is := " <=> " // NULL equals NULL
+		if engine == sqldb.SQLite {
+			is = " IS "
+		}
+		where += " AND group_key" + is + "?"
+		args = append(args, groupArgument(c.Group))
+	}
 	return where, args
 }
 

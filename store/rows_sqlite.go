@@ -38,6 +38,11 @@ func (s *sqliteRows) prepare(ctx context.Context, table string) error {
 	if _, err := s.db.Exec(ctx, fmt.Sprintf(createRangeTableSQLite, table, s.shapes.of(table).definitions(sqldb.SQLite))); err != nil {
 		return fmt.Errorf("create table %s: %w", table, err)
 	}
+	if s.shapes.of(table).grouped() {
+		if err := indexGroups(ctx, s.db, table); err != nil {
+			return err
+		}
+	}
 	return s.sqlLedger.create(ctx)
 }
 

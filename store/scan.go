@@ -15,6 +15,8 @@ type brief struct {
 	id    int64
 	key   string
 	state rowState
+	// group is that of a row of a grouped collection.
+	group string
 	// updatedAt is when a fence was made, by the clock of the gateway that made it.
 	updatedAt time.Time
 	// overdue: it has expired, expiryGrace or longer ago. Until then it passes for a row like any other.
@@ -44,7 +46,10 @@ type scanner interface {
 // sqlScanner scans in words that all engines understand.
 //
 // Safety: as for mysqlRows.
-type sqlScanner struct{ db *sqldb.DB }
+type sqlScanner struct {
+	db     *sqldb.DB
+	shapes schema
+}
 
 func (s sqlScanner) tables(ctx context.Context) (names []string, err error) {
 	query := "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
@@ -76,6 +81,14 @@ func (s sqlScanner) glance(ctx context.Context, table string, ids []int64) ([]br
 	return s.briefs(ctx, table, "id IN ("+list+")", args)
 }
 
+// groupColumn is the column of groups, of tables that have any. Others may lack it.
+func (s sqlScanner) groupColumn(table string) string {
+	if s.shapes.of(table).grouped() {
+		return "group_key"
+	}
+	return "NULL"
+}
+
 // idList is the inside of an IN clause, with its arguments.
 func idList(ids []int64) (string, []any) {
 	args := make([]any, len(ids))
@@ -85,23 +98,29 @@ func idList(ids []int64) (string, []any) {
 	return "?" + strings.Repeat(",?", len(ids)-1), args
 }
 
-func (s sqlScanner) briefs(ctx context.Context, table, where string, args []any) (found []brief, err error) {
-	query := fmt.Sprintf("SELECT id, biz_key, state, updated_at, state = 0 AND %s FROM `%s` WHERE %s", overdueSQL(s.db.Engine()), table, where)
+func (s sqlScanner) briefs(ctx context.Context, table, where string, args []any) ([]brief, error) {
+	return s.briefsOf(ctx, table, "`"+table+"`", where, args)
+}
+
+// briefsOf reads from a table as from says it.
+func (s sqlScanner) briefsOf(ctx context.Context, table, from, where string, args []any) (found []brief, err error) {
+	query := fmt.Sprintf("SELECT id, biz_key, state, updated_at, state = 0 AND %s, %s FROM %s WHERE %s",
+		overdueSQL(s.db.Engine()), s.groupColumn(table), from, where)
 	err = s.db.Query(ctx, func(r *sql.Rows) error {
 		var b brief
-		var key sql.RawBytes
+		var key, group sql.RawBytes
 		var micros int64
 		at := any(&b.updatedAt)
 		if s.db.Engine() == sqldb.SQLite {
 			at = &micros
 		}
-		if err := r.Scan(&b.id, &key, &b.state, at, &b.overdue); err != nil {
+		if err := r.Scan(&b.id, &key, &b.state, at, &b.overdue, &group); err != nil {
 			return err
 		}
 		if at == any(&micros) {
 			b.updatedAt = time.UnixMicro(micros).UTC()
 		}
-		b.key = string(key)
+		b.key, b.group = string(key), string(group)
 		found = append(found, b)
 		return nil
 	}, query, args...)

@@ -33,7 +33,7 @@ func TestRowsScan(t *testing.T) {
 			if err := r.insert(ctx, "t", []row{added})[0]; err != nil {
 				t.Fatal(err)
 			}
-			want = append(want, brief{id, added.key, added.state, added.updatedAt, id == 9})
+			want = append(want, brief{id: id, key: added.key, state: added.state, updatedAt: added.updatedAt, overdue: id == 9})
 		}
 		for _, limit := range []int{1, 2, 6, 100} {
 			var got []brief

@@ -25,6 +25,8 @@ const (
 	Double DamageKind = "double"
 	// Misplaced: a row in a range table that its ID does not belong to. Nobody looks for it there.
 	Misplaced DamageKind = "misplaced"
+	// Unlisted: a live row whose range the directory of groups does not list for its group. Its group is not listed in full.
+	Unlisted DamageKind = "unlisted"
 	// Beyond: an entry that points beyond the last range of this config, or at a range without a table. Its record is
 	// somewhere else, or lost.
 	Beyond DamageKind = "beyond"

@@ -38,6 +38,10 @@ func (s *sweep) rowStep(ctx context.Context, t sweptTable, within span) (found s
 	}
 	damage, err := s.compare(ctx, t, records)
 	found.damage = append(found.damage, damage...)
+	if err == nil {
+		damage, err = s.compareGroups(ctx, t, records)
+		found.damage = append(found.damage, damage...)
+	}
 	if err != nil {
 		return swept{damage: found.damage}, within, err
 	}

@@ -31,11 +31,13 @@ func newSweeperMetrics(registry prometheus.Registerer, w *sweeper) *sweeperMetri
 			Stray:     counter("strays_total", "Records without an entry, which must never be."),
 			Double:    counter("doubles_total", "Records of keys that have another one, which must never be; counted again in each pass."),
 			Misplaced: counter("misplaced_total", "Rows in a range table that their ID does not belong to; counted again in each pass."),
+			Unlisted:  counter("unlisted_total", "Groups with records in a range that the directory did not list, which must never be."),
 			Beyond:    counter("beyond_total", "Entries that point at no range table of this config; counted again in each pass."),
 		},
 		repaired: map[DamageKind]prometheus.Counter{
 			Dangling: counter("dangling_removed_total", "Entries without a row that were removed."),
 			Stray:    counter("strays_reindexed_total", "Records without an entry that were given one again."),
+			Unlisted: counter("unlisted_relisted_total", "Groups whose range the directory lists again."),
 		},
 	}
 	all = append(all, m.last, prometheus.NewGaugeFunc(prometheus.GaugeOpts{

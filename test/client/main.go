@@ -86,6 +86,14 @@ func run(ctx context.Context, client *api.ClientWithResponses) (faults []error) 
 	}
 	check("read several", err, len(found.Items) == 1 && len(found.Missing) == 1, found)
 
+	most := 2
+	listed, err := client.GetCollectionWithResponse(ctx, collection, &api.GetCollectionParams{Limit: &most})
+	var page api.Page
+	if err == nil && listed.JSON200 != nil {
+		page, err = listed.JSON200.AsPage()
+	}
+	check("list", err, len(page.Items) == most && page.Next != nil && listed.Headers200.Link != nil, page)
+
 	patched, err := client.PatchRecordWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, collection, order, nil, map[string]any{"paid": true})
 	check("change", err, err == nil && patched.JSON200 != nil && patched.JSON200.AdditionalProperties["paid"] == true, patched)
 

@@ -40,6 +40,8 @@ var documentedCalls = []apidoc.Example{
 	{Title: "Read several records", Method: "GET", Path: "/v1/records?key=order-9c1e&key=a%2Fb&key=order-0000"},
 	{Title: "Look whether several records can be read", Method: "HEAD", Path: "/v1/records?key=order-9c1e"},
 	{Title: "Read many records", Method: "POST", Path: "/v1/records?op=get", Body: `["order-9c1e", "order-0000"]`},
+	{Title: "List the records, a page at a time", Method: "GET", Path: "/v1/records?limit=2"},
+	{Title: "List some members of the records that were created last", Method: "GET", Path: "/v1/records?order=desc&fields=total&limit=1"},
 	{Title: "A parameter that there is not", Method: "GET", Path: "/v1/records/order-9c1e?verbose=1"},
 	{Title: "Create many records", Method: "POST", Path: "/v1/records", Body: `[{"key": "x1"}, {"key": "order-7f3a"}, 7]`},
 	{Title: "Create a stream of records", Method: "POST", Path: "/v1/records", Headers: []string{"Content-Type: application/x-ndjson"}, Body: "{\"key\": \"x2\"}\n{\"key\": \"x3\"}\n"},
