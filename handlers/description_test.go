@@ -102,7 +102,7 @@ func TestDocumentHasCodes(t *testing.T) {
 
 // TestDocumentNamesCollections: a gateway's document lists its collections.
 func TestDocumentNamesCollections(t *testing.T) {
-	if got := served(t, newRig(t)).Components.Parameters.Collection.Schema.Enum; !slices.Equal(got, []string{"records", "orders"}) {
+	if got := served(t, newRig(t)).Components.Parameters.Collection.Schema.Enum; !slices.Equal(got, []string{"records", "orders", "grouped"}) {
 		t.Errorf("collections: %q", got)
 	}
 }
