@@ -18,6 +18,9 @@ import (
 	"keyrange/test/gateway"
 )
 
+// documentedCollections are the collections of the gateway that is called.
+const documentedCollections = "collections: [{name: records}, {name: orders, group: customer}]\n"
+
 // deletionID stands for the id of the deletion that was taken on last.
 const deletionID = "..."
 
@@ -157,7 +160,7 @@ func carryOut(t *testing.T, g *gateway.Process, e apidoc.Example, deletion *stri
 // TestAPIDocument makes the documented calls on a fresh gateway. What the gateway answers is what the document, its page
 // and docs/api.md show; every operation is shown.
 func TestAPIDocument(t *testing.T) {
-	g := gateway.Start(t, gateway.NewStack(t, gateway.Embedded, 1, 10_000_000).Config()+"collections: [{name: records}, {name: orders, group: customer}]\n")
+	g := gateway.Start(t, gateway.NewStack(t, gateway.Embedded, 1, 10_000_000).Config()+documentedCollections)
 	var done []apidoc.Example
 	deletion := ""
 	for _, call := range documentedCalls {
