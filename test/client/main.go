@@ -114,12 +114,12 @@ func run(ctx context.Context, client *api.ClientWithResponses) (faults []error) 
 	check("delete a group", err, err == nil && deleting.JSON202 != nil && deleting.JSON202.Group == customer && deleting.JSON202.FinishedAt == nil, deleting)
 
 	if deleting != nil && deleting.JSON202 != nil {
-		looked, err := client.GetCollectionWithResponse(ctx, grouped, &api.GetCollectionParams{Deletion: &deleting.JSON202.ID})
+		looked, err := client.GetCollectionWithResponse(ctx, grouped, &api.GetCollectionParams{Deletion: &deleting.JSON202.Id})
 		var deletion api.GroupDeletion
 		if err == nil && looked.JSON200 != nil {
 			deletion, err = looked.JSON200.AsGroupDeletion()
 		}
-		check("look at the deletion", err, deletion.ID == deleting.JSON202.ID, deletion)
+		check("look at the deletion", err, deletion.Id == deleting.JSON202.Id, deletion)
 	}
 
 	gone, err := client.DeleteRecordWithResponse(ctx, collection, order, nil)
