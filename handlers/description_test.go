@@ -71,6 +71,125 @@ func TestDocumentHasRoutes(t *testing.T) {
 	}
 }
 
+// TestDocumentHasParameters: the query parameters of each operation for records are those that its route takes, both ways.
+// What a route takes it says itself, when it is given another.
+func TestDocumentHasParameters(t *testing.T) {
+	r := newRig(t)
+	described := documentedOperations(t, r)
+	for _, route := range r.publicRoutes() {
+		if !strings.HasPrefix(route.pattern, "/v1/") {
+			continue
+		}
+		methods := []string{route.method}
+		if route.method == http.MethodGet {
+			methods = append(methods, http.MethodHead)
+		}
+		target := strings.NewReplacer(":collection", "grouped", "*", "a").Replace(route.pattern)
+		var refusal problem
+		if err := json.Unmarshal(r.expect(400, "invalid_parameter", route.method, target+"?nothing=1", "{}").Body.Bytes(), &refusal); err != nil {
+			t.Fatal(err)
+		}
+		var takes []string
+		if _, known, ok := strings.Cut(refusal.Detail, "known here: "); ok {
+			takes = strings.Split(strings.TrimSuffix(known, "."), ", ")
+		} else if !strings.Contains(refusal.Detail, "none is known here") {
+			t.Errorf("%s %s does not say what it takes: %s", route.method, target, refusal.Detail)
+		}
+		slices.Sort(takes)
+		for _, method := range methods {
+			operation := method + " " + strings.NewReplacer(":collection", "{collection}", "*", "{key}").Replace(route.pattern)
+			if got := described[operation].parametersIn("query"); !slices.Equal(got, takes) {
+				t.Errorf("%s: the document has the parameters %q, the route takes %q", operation, got, takes)
+			}
+		}
+	}
+}
+
+// documentedOperation is an operation of the document, as far as these tests look at it.
+type documentedOperation struct {
+	Parameters []documentedParameter
+	Responses  map[string]struct{ Headers map[string]json.RawMessage }
+}
+
+// documentedParameter is a parameter, or a reference to one.
+type documentedParameter struct {
+	Ref      string `json:"$ref"`
+	Name, In string
+}
+
+// documentedOperations are the operations of the document that a server has, by "METHOD path", without references to
+// parameters.
+func documentedOperations(t *testing.T, r *rig) map[string]documentedOperation {
+	t.Helper()
+	var d struct {
+		Paths      map[string]map[string]json.RawMessage
+		Components struct {
+			Parameters map[string]documentedParameter
+		}
+	}
+	if err := json.Unmarshal(r.expect(200, "", "GET", "/openapi.json", "").Body.Bytes(), &d); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]documentedOperation{}
+	for path, item := range d.Paths {
+		for method, raw := range item {
+			if method == "parameters" {
+				continue
+			}
+			var operation documentedOperation
+			if err := json.Unmarshal(raw, &operation); err != nil {
+				t.Fatal(err)
+			}
+			for i, p := range operation.Parameters {
+				if to, ok := strings.CutPrefix(p.Ref, "#/components/parameters/"); ok {
+					operation.Parameters[i] = d.Components.Parameters[to]
+				}
+			}
+			all[strings.ToUpper(method)+" "+path] = operation
+		}
+	}
+	return all
+}
+
+// parametersIn lists the names of the parameters in some place, sorted.
+func (o documentedOperation) parametersIn(place string) (names []string) {
+	for _, p := range o.Parameters {
+		if p.In == place {
+			names = append(names, p.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestOriginsHaveHeaders: pages of other origins may send every header that the document has for requests, and read every
+// one that it has for answers.
+func TestOriginsHaveHeaders(t *testing.T) {
+	listed := func(headers []string, name string) bool {
+		return slices.ContainsFunc(headers, func(h string) bool { return strings.EqualFold(h, name) })
+	}
+	// What browsers let pages read anyway, and what is for browsers.
+	open := []string{"Cache-Control", "Last-Modified", "Content-Security-Policy", "X-Content-Type-Options"}
+	sent, read := 0, 0
+	for name, operation := range documentedOperations(t, newRig(t)) {
+		for _, header := range operation.parametersIn("header") {
+			if sent++; !listed(originRequestHeaders, header) {
+				t.Errorf("%s: a page may not send %s", name, header)
+			}
+		}
+		for status, response := range operation.Responses {
+			for header := range response.Headers {
+				if read++; !listed(open, header) && !listed(originAnswerHeaders, header) {
+					t.Errorf("%s, %s: a page may not read %s", name, status, header)
+				}
+			}
+		}
+	}
+	if sent < 20 || read < 100 {
+		t.Errorf("the document has %d headers for requests and %d for answers", sent, read)
+	}
+}
+
 // TestDocumentHasCodes: the codes of the document are those of the table of statuses, both ways, with all that is said of
 // them.
 func TestDocumentHasCodes(t *testing.T) {
@@ -102,7 +221,7 @@ func TestDocumentHasCodes(t *testing.T) {
 
 // TestDocumentNamesCollections: a gateway's document lists its collections.
 func TestDocumentNamesCollections(t *testing.T) {
-	if got := served(t, newRig(t)).Components.Parameters.Collection.Schema.Enum; !slices.Equal(got, []string{"records", "orders"}) {
+	if got := served(t, newRig(t)).Components.Parameters.Collection.Schema.Enum; !slices.Equal(got, []string{"records", "orders", "grouped"}) {
 		t.Errorf("collections: %q", got)
 	}
 }

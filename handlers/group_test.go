@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -129,4 +130,45 @@ func TestGroupDeletion(t *testing.T) {
 	r.expect(422, "invalid_group", "DELETE", "/v1/grouped?group=", "")
 	r.expect(400, "invalid_parameter", "DELETE", "/v1/records?group=a", "")
 	r.expect(400, "unsupported_condition", "DELETE", "/v1/grouped?group=a", "", `If-Match: "1-1"`)
+}
+
+// TestGroupRoles: reading a group and how far its deletion has come needs the role read, deleting it admin, and a client that
+// is confined to some keys may do neither, whatever its role.
+func TestGroupRoles(t *testing.T) {
+	r := newGuardedRig(t)
+	r.collections["records"].GroupMember = "g"
+	r.expect(201, "", "PUT", "/v1/records/a", `{"g":"a"}`, as("root"))
+	r.expect(201, "", "PUT", "/v1/records/t%2F1-a", `{"g":"a"}`, as("root"))
+	var asked []string
+	r.fake.before = func(_ context.Context, op, _ string) error {
+		asked = append(asked, op)
+		return nil
+	}
+	for _, c := range []struct {
+		client, method, query string
+		status                int
+	}{
+		{"reader", "GET", "group=a", 200}, {"reader", "GET", "group=a&count=true&limit=0", 200}, {"reader", "GET", "deletion=d2", 200},
+		{"reader", "DELETE", "group=a", 403}, {"writer", "DELETE", "group=a", 403}, {"root", "DELETE", "group=a", 202},
+	} {
+		answer := r.expect(c.status, "", c.method, "/v1/records?"+c.query, "", as(c.client))
+		if c.status == 403 && !strings.Contains(answer.Body.String(), "admin") {
+			t.Errorf("%s: %s", c.client, answer.Body)
+		}
+	}
+	if got := strings.Join(asked, ", "); got != "list, list, delete group" {
+		t.Errorf("the store was asked to %s", got)
+	}
+	asked = nil
+	for _, query := range []string{"group=a", "group=t/1-", "group=a&count=true", "group=a&key=t/1-a", "deletion=d2"} {
+		for _, method := range []string{"GET", "HEAD", "DELETE"} {
+			r.expect(403, "", method, "/v1/records?"+query, "", as("tenant"))
+		}
+	}
+	if len(asked) > 0 {
+		t.Errorf("for a client with a key_prefix the store was asked to %q", asked)
+	}
+	for _, method := range []string{"GET", "DELETE"} {
+		r.expect(401, "unauthenticated", method, "/v1/records?group=a", "")
+	}
 }

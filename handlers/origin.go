@@ -15,9 +15,13 @@ const preflightAge = 10 * time.Minute
 // Headers of cross-origin requests: those that a page may send, and those of an answer that it may read.
 var (
 	originRequestHeaders = []string{
-		echo.HeaderAuthorization, "X-API-Key", echo.HeaderContentType, echo.HeaderAccept, headerIfMatch, headerIfNoneMatch, headerIdempotencyKey, "TTL", echo.HeaderXRequestID,
+		echo.HeaderAuthorization, "X-API-Key", echo.HeaderContentType, echo.HeaderAccept, headerIfMatch, headerIfNoneMatch, headerIdempotencyKey, echo.HeaderXRequestID,
+		headerPrefer, "TTL",
 	}
-	originAnswerHeaders = []string{headerETag, echo.HeaderLocation, "Link", echo.HeaderRetryAfter, echo.HeaderXRequestID, headerReplayed, headerExpires}
+	originAnswerHeaders = []string{
+		headerETag, echo.HeaderLocation, headerLink, echo.HeaderRetryAfter, echo.HeaderXRequestID, headerReplayed, headerPreferenceApplied, headerExpires, headerAcceptPatch,
+		echo.HeaderWWWAuthenticate,
+	}
 )
 
 // allowOrigins lets pages of the origins use a listener (CORS). Preflights are answered without a credential, because

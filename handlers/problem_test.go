@@ -17,8 +17,8 @@ import (
 
 // storeSentinels are the errors of the store by name; TestEverySentinelIsMapped compares the names with its source.
 var storeSentinels = map[string]error{
-	"ErrInvalid": store.ErrInvalid, "ErrMember": store.ErrMember, "ErrUnreadable": store.ErrUnreadable, "ErrTooLarge": store.ErrTooLarge, "ErrNotFound": store.ErrNotFound,
-	"ErrGroup": store.ErrGroup, "ErrGroupMismatch": store.ErrGroupMismatch, "ErrNoDeletion": store.ErrNoDeletion,
+	"ErrInvalid": store.ErrInvalid, "ErrMember": store.ErrMember, "ErrGroup": store.ErrGroup, "ErrGroupMismatch": store.ErrGroupMismatch,
+	"ErrNoDeletion": store.ErrNoDeletion, "ErrUnreadable": store.ErrUnreadable, "ErrTooLarge": store.ErrTooLarge, "ErrNotFound": store.ErrNotFound,
 	"ErrConflict": store.ErrConflict, "ErrReused": store.ErrReused, "ErrPrecondition": store.ErrPrecondition, "ErrBusy": store.ErrBusy,
 	"ErrUnavailable": store.ErrUnavailable, "ErrExhausted": store.ErrExhausted, "ErrUnknown": store.ErrUnknown,
 }

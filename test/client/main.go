@@ -15,6 +15,8 @@ import (
 const (
 	collection = "records"
 	order      = "order-7f3a"
+	// grouped is a collection whose records have groups, by their member customer.
+	grouped = "orders"
 )
 
 func main() {
@@ -40,7 +42,7 @@ func run(ctx context.Context, client *api.ClientWithResponses) (faults []error) 
 			faults = append(faults, fmt.Errorf("%s: %v, %+v", call, err, answer))
 		}
 	}
-	first := `"1-1"`
+	first, customer := `"1-1"`, "c-17"
 
 	put, err := client.PutRecordWithResponse(ctx, collection, order, nil, record(nil, map[string]any{"total": 12.5}))
 	check("create under a key", err, err == nil && put.JSON201 != nil && *put.JSON201.Key == order && put.Headers201.ETag == first && put.Headers201.Location == "/v1/records/order-7f3a", put)
@@ -96,6 +98,29 @@ func run(ctx context.Context, client *api.ClientWithResponses) (faults []error) 
 
 	patched, err := client.PatchRecordWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, collection, order, nil, map[string]any{"paid": true})
 	check("change", err, err == nil && patched.JSON200 != nil && patched.JSON200.AdditionalProperties["paid"] == true, patched)
+
+	ttl := 60
+	put, err = client.PutRecordWithResponse(ctx, grouped, "o-1", &api.PutRecordParams{TTL: &ttl}, record(nil, map[string]any{"customer": customer}))
+	check("create with an expiry", err, err == nil && put.JSON201 != nil && put.Headers201.RecordExpires != nil, put)
+
+	number, none := true, 0
+	listed, err = client.GetCollectionWithResponse(ctx, grouped, &api.GetCollectionParams{Group: &customer, Count: &number, Limit: &none})
+	if err == nil && listed.JSON200 != nil {
+		page, err = listed.JSON200.AsPage()
+	}
+	check("count a group", err, page.Count != nil && *page.Count == 1, page)
+
+	deleting, err := client.DeleteGroupWithResponse(ctx, grouped, &api.DeleteGroupParams{Group: customer})
+	check("delete a group", err, err == nil && deleting.JSON202 != nil && deleting.JSON202.Group == customer && deleting.JSON202.FinishedAt == nil, deleting)
+
+	if deleting != nil && deleting.JSON202 != nil {
+		looked, err := client.GetCollectionWithResponse(ctx, grouped, &api.GetCollectionParams{Deletion: &deleting.JSON202.ID})
+		var deletion api.GroupDeletion
+		if err == nil && looked.JSON200 != nil {
+			deletion, err = looked.JSON200.AsGroupDeletion()
+		}
+		check("look at the deletion", err, deletion.ID == deleting.JSON202.ID, deletion)
+	}
 
 	gone, err := client.DeleteRecordWithResponse(ctx, collection, order, nil)
 	check("delete", err, err == nil && gone.StatusCode() == http.StatusNoContent, gone)

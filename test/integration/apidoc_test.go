@@ -18,6 +18,12 @@ import (
 	"keyrange/test/gateway"
 )
 
+// documentedCollections are the collections of the gateway that is called.
+const documentedCollections = "collections: [{name: records}, {name: orders, group: customer}]\n"
+
+// deletionID stands for the id of the deletion that was taken on last.
+const deletionID = "..."
+
 // documentedCalls are the calls that the document of the API, its page and docs/api.md show, in the order in which they
 // are made. Calls that make IDs in no certain order come last.
 var documentedCalls = []apidoc.Example{
@@ -50,6 +56,17 @@ var documentedCalls = []apidoc.Example{
 	{Title: "Delete a record, in the version that you know", Method: "DELETE", Path: "/v1/records/order-7f3a", Headers: []string{`If-Match: "1-2"`}},
 	{Title: "There is no record", Method: "GET", Path: "/v1/records/order-7f3a"},
 	{Title: "There is no collection", Method: "GET", Path: "/v1/nothing/order-7f3a"},
+	{Title: "Create a record that lives for an hour", Method: "PUT", Path: "/v1/records/session-1", Headers: []string{"TTL: 3600"}, Body: `{"user": "u-1"}`},
+	{Title: "Read until when it lives", Method: "GET", Path: "/v1/records/session-1"},
+	{Title: "A time to live that is none", Method: "PUT", Path: "/v1/records/session-1", Headers: []string{"TTL: soon"}, Body: `{"user": "u-1"}`},
+	{Title: "Create a record of a group", Method: "POST", Path: "/v1/orders", Body: `{"key": "o-1", "customer": "c-17"}`},
+	{Title: "Create another of the same group", Method: "PUT", Path: "/v1/orders/o-2", Body: `{"customer": "c-17"}`},
+	{Title: "List a group, and count it", Method: "GET", Path: "/v1/orders?group=c-17&count=true&limit=1"},
+	{Title: "Count a group", Method: "GET", Path: "/v1/orders?group=c-17&count=true&limit=0"},
+	{Title: "The group of a record never changes", Method: "PATCH", Path: "/v1/orders/o-1", Headers: []string{"Content-Type: application/merge-patch+json"}, Body: `{"customer": "c-18"}`},
+	{Title: "Delete the records of a group", Method: "DELETE", Path: "/v1/orders?group=c-17"},
+	{Title: "Look how far the deletion has come", Method: "GET", Path: "/v1/orders?deletion=" + deletionID},
+	{Title: "A collection without groups", Method: "DELETE", Path: "/v1/records?group=c-17"},
 	{Title: "Is the process there?", Method: "GET", Path: "/healthz"},
 	{Title: "Can records be served?", Method: "GET", Path: "/readyz"},
 	{Title: "The description of the API for programs", Method: "GET", Path: "/openapi.json"},
@@ -73,6 +90,10 @@ var masks = []struct {
 	{regexp.MustCompile(`"request_id":"[^"]*"`), `"request_id":"..."`},
 	{regexp.MustCompile(`"took_ms":[0-9.e-]+`), `"took_ms":0.2`},
 	{regexp.MustCompile(`"etag":"\\"[0-9]+-[0-9]+\\""`), `"etag":"..."`},
+	{regexp.MustCompile(`"id":"[^"]*","group"`), `"id":"` + deletionID + `","group"`},
+	{regexp.MustCompile(`_at":"[^"]*"`), `_at":"2026-03-01T12:00:00Z"`},
+	{regexp.MustCompile(`([?&]deletion=).*`), "${1}" + deletionID},
+	{regexp.MustCompile(`^Record-Expires: .*`), "Record-Expires: ..."},
 	{regexp.MustCompile(`^X-Request-Id: .*`), "X-Request-Id: ..."},
 	{regexp.MustCompile(`^Last-Modified: .*`), "Last-Modified: ..."},
 	{regexp.MustCompile(`^Content-Security-Policy: .*`), "Content-Security-Policy: ..."},
@@ -86,10 +107,17 @@ func masked(text string) string {
 	return text
 }
 
-// carryOut runs the call as the curl command that is shown, and completes the example with the answer.
-func carryOut(t *testing.T, g *gateway.Process, e apidoc.Example) apidoc.Example {
+// carryOut runs the call as the curl command that is shown, and completes the example with the answer. deletion is the path of
+// the deletion that was taken on last; a call that looks at one is made when it is done.
+func carryOut(t *testing.T, g *gateway.Process, e apidoc.Example, deletion *string) apidoc.Example {
 	t.Helper()
 	command := strings.Replace(e.Curl(), "localhost:8080", strings.TrimPrefix(g.URL, "http://"), 1)
+	if strings.HasSuffix(e.Path, "?deletion="+deletionID) {
+		command = strings.Replace(command, e.Path, *deletion, 1)
+		gateway.Poll(t, "the deletion is done", func() bool {
+			return strings.Contains(g.Expect(t, http.StatusOK, "GET", *deletion, "").Body, `"state":"done"`)
+		})
+	}
 	printed, err := exec.CommandContext(t.Context(), "bash", "-c", strings.Replace(command, "curl ", "curl -sS ", 1)).Output()
 	if err != nil {
 		t.Fatalf("$ %s\n%v", command, err)
@@ -112,6 +140,9 @@ func carryOut(t *testing.T, g *gateway.Process, e apidoc.Example) apidoc.Example
 	if err := contract.Default().Check(contract.Response{Method: e.Method, Path: e.Path, Status: e.Status, Header: header, Body: []byte(body)}); err != nil {
 		t.Error(err)
 	}
+	if e.Status == http.StatusAccepted {
+		*deletion = header.Get("Location")
+	}
 	e.Answer = masked(body)
 	var made struct{ Key string }
 	if e.Method == "POST" && e.Status == http.StatusCreated && !strings.Contains(e.Body, `"key"`) && json.Unmarshal([]byte(body), &made) == nil {
@@ -129,10 +160,11 @@ func carryOut(t *testing.T, g *gateway.Process, e apidoc.Example) apidoc.Example
 // TestAPIDocument makes the documented calls on a fresh gateway. What the gateway answers is what the document, its page
 // and docs/api.md show; every operation is shown.
 func TestAPIDocument(t *testing.T) {
-	g := gateway.Start(t, gateway.NewStack(t, gateway.Embedded, 1, 10_000_000).Config())
+	g := gateway.Start(t, gateway.NewStack(t, gateway.Embedded, 1, 10_000_000).Config()+documentedCollections)
 	var done []apidoc.Example
+	deletion := ""
 	for _, call := range documentedCalls {
-		done = append(done, carryOut(t, g, call))
+		done = append(done, carryOut(t, g, call, &deletion))
 	}
 	g.Stop(t)
 	var examples bytes.Buffer
@@ -204,7 +236,8 @@ func apiByExample(all []apidoc.Example) string {
 	var b strings.Builder
 	b.WriteString(`# The API by example
 
-Every call below was made, in this order, on a fresh gateway: a test writes this page and fails when an answer differs.
+Every call below was made, in this order, on a fresh gateway with the collections ` + "`records`" + ` and ` + "`orders`" + `; those
+of ` + "`orders`" + ` have groups, by their member ` + "`customer`" + `. A test writes this page and fails when an answer differs.
 ` + "`...`" + ` stands for what differs each time. What each call takes and answers in full is at ` + "`/docs`" + ` of a running gateway, for
 people, and at ` + "`/openapi.json`" + `, for programs; ` + "`gateway openapi`" + ` prints the latter.
 `)

@@ -14,7 +14,7 @@ import (
 // The client is a module of its own (test/client), so that neither it nor its generator is among the gateway's
 // dependencies, and it is made anew each time.
 func TestGeneratedClient(t *testing.T) {
-	g := gateway.Start(t, gateway.NewStack(t, gateway.Embedded, 1, 10_000_000).Config())
+	g := gateway.Start(t, gateway.NewStack(t, gateway.Embedded, 1, 10_000_000).Config()+documentedCollections)
 	folder := t.TempDir()
 	if err := os.CopyFS(folder, os.DirFS(filepath.Join(root, "test", "client"))); err != nil {
 		t.Fatal(err)
