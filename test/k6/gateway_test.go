@@ -45,14 +45,15 @@ type gateway struct {
 	config string
 }
 
-// configOf is an embedded gateway with a number of nodes, one range each.
-func configOf(nodes int, rangeSize int) string {
-	text := fmt.Sprintf(`server: {listen: "127.0.0.1:0"}
+// configOf is an embedded gateway with a number of nodes, one range each. New records go to two of them at a time, so that an
+// appended node gets some at once.
+func configOf(nodes int) string {
+	text := `server: {listen: "127.0.0.1:0"}
 admin: {listen: "127.0.0.1:0"}
-ranges: {size: %d}
-ids: {step: {min: 10, max: 100}}
+ids: {order: spread}
+ranges: {size: 100000}
 nodes:
-`, rangeSize)
+`
 	for i := range nodes {
 		text += fmt.Sprintf("  - {name: node-%d, dsn: \"sqlite://data/node-%[1]d.db\", ranges: \"%[1]d\"}\n", i+1)
 	}

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -25,13 +26,10 @@ var small = map[string]map[string]string{
 	"smoke":  {},
 	"crud":   {"DURATION": "2s", "RATE": "100", "VUS": "6"},
 	"ramp":   {"START_RATE": "20", "STEP_RATE": "40", "STEPS": "3", "STEP": "1s", "VUS": "6"},
-	"soak":   {"DURATION": "3s", "RATE": "50", "VUS": "4", "KEEP": "5"},
+	"soak":   {"DURATION": "3s", "RATE": "10", "VUS": "20", "KEEP": "1"}, // room for the stalls of a busy machine
 	"zipf":   {"DURATION": "2s", "RATE": "100", "VUS": "4", "KEYS": "700"},
-	"append": {"DURATION": "4s", "RATE": "60", "VUS": "4"},
+	"append": {"DURATION": "4s", "RATE": "30", "VUS": "4"},
 }
-
-// roomPerNode is how many IDs a node has where one is appended: less than append.js needs, and half of it is enough.
-const roomPerNode = 150
 
 // runOf runs a script against a gateway, with SUMMARY_DIR out.
 func runOf(t *testing.T, script string, g gateway, env map[string]string) *Result {
@@ -52,12 +50,12 @@ func runOf(t *testing.T, script string, g gateway, env map[string]string) *Resul
 func TestScripts(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(small)) {
 		t.Run(name, func(t *testing.T) {
-			g := start(t, configOf(2, 100_000))
+			g := start(t, configOf(2))
 			env := maps.Clone(small[name])
 			if name == "append" {
-				g = start(t, configOf(1, roomPerNode))
+				g = start(t, configOf(1))
 				env["ADMIN_URL"] = g.admin
-				appending := time.AfterFunc(500*time.Millisecond, func() { g.reload(t, configOf(2, roomPerNode)) })
+				appending := time.AfterFunc(500*time.Millisecond, func() { g.reload(t, configOf(2)) })
 				defer appending.Stop()
 			}
 			result := runOf(t, filepath.Join(folder, name+".js"), g, env)
@@ -124,7 +122,7 @@ func TestSharedKeys(t *testing.T) {
 		"create": {"checks rate>0.99", "failures rate<0.01"},
 		"put":    {"lost_records count==0"},
 	} {
-		result := runOf(t, "testdata/shared_keys.js", start(t, configOf(1, 100_000)), map[string]string{"HOW": how})
+		result := runOf(t, "testdata/shared_keys.js", start(t, configOf(1)), map[string]string{"HOW": how})
 		for _, one := range wanted {
 			if result.Passed || !slices.Contains(result.Broken, one) {
 				t.Errorf("%s: it did not break %q, only %q", how, one, result.Broken)
@@ -140,7 +138,7 @@ func TestSharedKeys(t *testing.T) {
 // ledger.
 func TestLostRecord(t *testing.T) {
 	for name, broken := range map[string]string{"lost": "lost_records count==0", "ledger": "missing_ledgers count==0"} {
-		g := start(t, configOf(1, 100_000))
+		g := start(t, configOf(1))
 		result := runOf(t, "testdata/losing.js", g, map[string]string{"LOSE": name})
 		if result.Passed || !slices.Equal(result.Broken, []string{broken}) {
 			t.Errorf("%s: broken thresholds: got %q, want %q", name, result.Broken, broken)
@@ -150,7 +148,7 @@ func TestLostRecord(t *testing.T) {
 
 // TestSettings refuses settings that make no sense and a run that was there before, and says why.
 func TestSettings(t *testing.T) {
-	g := start(t, configOf(1, 100_000))
+	g := start(t, configOf(1))
 	runOf(t, filepath.Join(folder, "smoke.js"), g, map[string]string{"RUN_ID": "again"})
 	for _, c := range []struct{ script, name, value, want string }{
 		{"crud.js", "RATE", "fast", "RATE: a number above 0 (got fast)"},
@@ -170,26 +168,55 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestAPIKey looks for the key of the environment in every request, wherever it goes.
-func TestAPIKey(t *testing.T) {
-	target, err := url.Parse(start(t, configOf(1, 100_000)).url)
+// behind puts a proxy in front of a gateway. wrap gets each request and what passes it on.
+func behind(t *testing.T, g gateway, wrap func(w http.ResponseWriter, r *http.Request, forward http.Handler)) gateway {
+	t.Helper()
+	target, err := url.Parse(g.url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	bare := make(chan string, 1000)
 	forward := httputil.NewSingleHostReverseProxy(target)
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { wrap(w, r, forward) }))
+	t.Cleanup(proxy.Close)
+	return gateway{url: proxy.URL, admin: g.admin, config: g.config}
+}
+
+// TestAPIKey looks for the key of the environment in every request.
+func TestAPIKey(t *testing.T) {
+	bare := make(chan string, 1000)
+	g := behind(t, start(t, configOf(1)), func(w http.ResponseWriter, r *http.Request, forward http.Handler) {
 		if r.Header.Get("Authorization") != "Bearer secret" && r.URL.Path != "/readyz" {
 			bare <- r.Method + " " + r.URL.String()
 		}
 		forward.ServeHTTP(w, r)
-	}))
-	defer proxy.Close()
-	if result := runOf(t, filepath.Join(folder, "smoke.js"), gateway{url: proxy.URL}, map[string]string{"API_KEY": "secret"}); !result.Passed {
+	})
+	if result := runOf(t, filepath.Join(folder, "smoke.js"), g, map[string]string{"API_KEY": "secret"}); !result.Passed {
 		t.Errorf("it did not pass: %q", result.Broken)
 	}
 	if len(bare) > 0 {
 		t.Errorf("%d requests without the key, like %s", len(bare), <-bare)
+	}
+}
+
+// TestRepliesLost loses the replies of some creates and deletes that took effect. That is a failure of the service, and the
+// read-back must not take it for lost or undeleted records.
+func TestRepliesLost(t *testing.T) {
+	var creates, deletes atomic.Int64
+	g := behind(t, start(t, configOf(1)), func(w http.ResponseWriter, r *http.Request, forward http.Handler) {
+		create := r.Method == http.MethodPost && r.URL.RawQuery == ""
+		if (create && creates.Add(1)%5 == 0) || (r.Method == http.MethodDelete && deletes.Add(1)%3 == 0) {
+			forward.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		}
+		forward.ServeHTTP(w, r)
+	})
+	env := map[string]string{"DURATION": "2s", "RATE": "100", "VUS": "4", "MIX": "delete=20"}
+	result := runOf(t, filepath.Join(folder, "crud.js"), g, env)
+	if want := []string{"checks rate>0.99", "failures rate<0.01"}; !slices.Equal(result.Broken, want) {
+		t.Errorf("broken thresholds: got %q, want %q\n%s", result.Broken, want, strings.Join(result.Console, "\n"))
+	}
+	if creates.Load() < 5 || deletes.Load() < 3 || result.Total("read_back_records") == 0 {
+		t.Errorf("too little happened: %d creates, %d deletes", creates.Load(), deletes.Load())
 	}
 }
 

@@ -16,7 +16,7 @@ export default function (data) {
 }
 
 export function teardown(data) {
-  const key = __ENV.LOSE === "lost" ? keyOf(data.run, 2, 3) : ledgerKeyOf(data.run, 2);
+  const key = __ENV.LOSE === "lost" ? keyOf(data.run, 2, 0) : ledgerKeyOf(data.run, 2);
   call("DELETE", `/${key}`, null, [204], { name: "lose", kind: "check" });
   readBack(data);
 }
