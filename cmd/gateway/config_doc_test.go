@@ -27,7 +27,7 @@ var configLine = regexp.MustCompile(`^( *)(# )?(- )?([a-z_]+):( .*)?$`)
 func TestConfigDocumented(t *testing.T) {
 	doc := configDocOf(t)
 	if *update {
-		if err := os.WriteFile(configDoc, []byte(doc), 0o644); err != nil { //nolint:gosec // a document
+		if err := os.WriteFile(configDoc, []byte(doc), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
