@@ -159,7 +159,7 @@ func TestThreeIssuers(t *testing.T) {
 	for i, dsn := range plain.MoreIssuers {
 		proxies[i+1], s.MoreIssuers[i] = servers.NewProxyFor(t, dsn)
 	}
-	s.IDs = ", step: {min: 10, max: 20}"
+	s.IDs = ", step: {min: 10, max: 100}"
 	g := gateway.Start(t, s.Config())
 	load := startTraffic(t, g)
 	const each = 150
