@@ -3,7 +3,7 @@
 import { h, badge, count, ms } from "./dom.js";
 
 function pool(d) {
-  if (!d.pool) return h("span", { class: "hint" }, "not shown");
+  if (!d.pool) return h("span", { class: "hint" }, "–");
   const { open, in_use: used, max } = d.pool;
   if (!max) return h("span", { class: "hint" }, "none yet");
   const label = `${used} of ${max} connections in use, ${open} open`;
@@ -16,7 +16,7 @@ function pool(d) {
 }
 
 function circuits(d) {
-  if (!d.circuits) return h("span", { class: "hint" }, "none");
+  if (!d.circuits) return h("span", { class: "hint" }, "–");
   const open = ["reads", "writes"].filter((kind) => d.circuits[kind] === "open");
   if (!open.length) return badge("ok", "closed");
   return badge("bad", "open for " + open.join(" and "), "Such calls are refused at once until a probe is answered.");

@@ -1,6 +1,6 @@
 // The operators' page: asks the gateway every five seconds and shows what it says.
 
-import { h, show, clock } from "./dom.js";
+import { h, show, badge, clock } from "./dom.js";
 import { rangesView } from "./ranges.js";
 import { databasesView } from "./databases.js";
 import { trafficView } from "./traffic.js";
@@ -108,7 +108,7 @@ function draw() {
   }
   const uptime = status.started_at ? (Date.parse(status.at) - Date.parse(status.started_at)) / 1000 : Infinity;
   document.title = `${silentSince ? "no answer" : status.status} – keyrange ${status.instance}`;
-  show(at("overall"), silentSince ? null : overallView(status));
+  show(at("overall"), silentSince ? badge("bad", "No answer") : overallView(status));
   show(at("program"), programView(status, uptime));
   show(at("alarms"), alarmsView(status, ranges, sweeper));
   show(at("ranges"), rangesView(ranges, status, known.rangesWhy));

@@ -2,7 +2,7 @@
 
 import { h, badge, count, percent, size } from "./dom.js";
 
-const manyNodes = 8; // from here on nodes without anything of note are folded up
+const manyNodes = 8; // from here on nodes are folded up, but for those that take new records
 
 // bar is a range, or several, as a track that fills up. Marks are shares at which something happens.
 function bar(share, kind, label, marks = []) {
@@ -54,7 +54,7 @@ function rangeRow(r, node) {
     h("span", { class: "facts" },
       h("span", null, r.live_rows === null ? "records unknown" : about + count(r.live_rows) + " records"),
       h("span", null, r.bytes === null ? "size unknown" : about + size(r.bytes)),
-      r.open ? h("span", { class: "open" }, "takes new records") : null));
+      r.open && !down ? badge("ok", "takes new records") : null));
 }
 
 function gapRow(gap, size) {
@@ -71,7 +71,6 @@ function nodeGroup(node, used, rangeSize, fold) {
   const numbers = spans(node.ranges).reduce((sum, [first, last]) => sum + last - first + 1, 0);
   const issued = used.reduce((sum, r) => sum + r.issued_ids, 0);
   const share = numbers ? issued / (numbers * rangeSize) : 0;
-  const notable = !node.ok || used.some((r) => r.open);
   const summary = [
     h("span", { class: "name" }, node.name),
     node.ok ? null : badge("bad", "down"),
@@ -84,8 +83,8 @@ function nodeGroup(node, used, rangeSize, fold) {
   ].sort((a, b) => a[0] - b[0]).map(([, row]) => row);
   const list = h("ul", { class: "ranges" }, rows);
   if (!fold) return h("div", { class: "node", "data-id": node.name }, h("h4", null, summary), list);
-  const total = bar(share, node.ok ? (node.drained ? "drained" : "used") : "down", `${node.name}: ${percent(share)} of its IDs issued`);
-  return h("details", { class: "node", "data-id": node.name, open: notable }, h("summary", null, summary, total), list);
+  const total = bar(share, !node.ok ? "down" : node.drained ? "drained" : share >= 1 ? "complete" : "used", `${node.name}: ${percent(share)} of its IDs issued`);
+  return h("details", { class: "node", "data-id": node.name, open: used.some((r) => r.open) }, h("summary", null, summary, total), list);
 }
 
 function outlook(c) {
@@ -106,13 +105,16 @@ function collectionCard(c, ranges, status) {
   const [kind, text] = levels[c.state] || ["off", c.state];
   const share = c.owned_ids ? c.issued_ids / c.owned_ids : 0;
   const fold = nodes.length > manyNodes;
+  const note = (n) => (byNode.get(n.name) || []).some((r) => r.open) ? 0 : n.ok ? 2 : 1;
+  const all = [...nodes, ...lost];
+  if (fold) all.sort((a, b) => note(a) - note(b)); // what matters first, the rest in the order of config
   return h("article", { class: "collection", "data-id": c.collection, "aria-label": `Collection ${c.collection}` },
     h("div", { class: "title" }, h("h3", null, c.collection), badge(kind, text), h("span", { class: "big" }, percent(share))),
     bar(share, "total " + kind, `${percent(share)} of all IDs issued; warning at ${status.warn_percent} %, alarm at ${status.alarm_percent} %`,
       [status.warn_percent / 100, status.alarm_percent / 100]),
     outlook(c),
     h("div", { class: "nodes" + (fold ? " scroll" : ""), tabindex: fold ? 0 : null, role: fold ? "group" : null, "aria-label": fold ? `Nodes of ${c.collection}` : null },
-      [...nodes, ...lost].map((n) => nodeGroup(n, byNode.get(n.name) || [], status.range_size, fold))));
+      all.map((n) => nodeGroup(n, byNode.get(n.name) || [], status.range_size, fold))));
 }
 
 // rangesView is everything about the ranges. why says why there is nothing newer, if so.

@@ -11,7 +11,7 @@ export function overallView(status) {
 
 // programView says which gateway this is.
 export function programView(status, uptime) {
-  const pair = (name, value) => [h("dt", null, name), h("dd", null, value)];
+  const pair = (name, value) => h("div", null, h("dt", null, name), h("dd", null, value));
   return [
     pair("Version", status.version || "?"), pair("Instance", status.instance || "?"),
     status.started_at ? pair("Up for", span(uptime)) : null,

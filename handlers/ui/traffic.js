@@ -5,11 +5,11 @@ import { h, count, ms } from "./dom.js";
 const width = 300;
 const height = 64;
 
-// ceiling is the next number of the form 1, 2 or 5 times a power of ten.
+// ceiling is the next round number.
 function ceiling(n) {
   if (!(n > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(n));
-  return [1, 2, 5, 10].map((f) => f * power).find((c) => c >= n * 0.999);
+  return [1, 1.5, 2, 3, 5, 7.5, 10].map((f) => f * power).find((c) => c >= n * 0.999);
 }
 
 // line draws a series, with gaps where there is nothing.
@@ -71,7 +71,7 @@ export function trafficView(past, uptime) {
     chart("Rate", [["", perSecond(rate)]], [{ kind: "rate", values: rates, area: true }], perSecond, ceiling(most(rates)), minutes),
     chart("Latency", [["p50", ms(last.p50_ms)], ["p95", ms(last.p95_ms)], ["p99", ms(last.p99_ms)]], [
       { kind: "p50", values: past.p50_ms }, { kind: "p95", values: past.p95_ms }, { kind: "p99", values: past.p99_ms },
-    ], (v) => (v >= 1000 ? v / 1000 + " s" : v + " ms"), ceiling(most(past.p99_ms)), minutes),
+    ], (v) => (v >= 1000 ? +(v / 1000).toFixed(1) + " s" : +v.toFixed(2) + " ms"), ceiling(most(past.p99_ms)), minutes),
     chart("Errors (5xx)", [["", share(failing)]], [{ kind: "errors", values: errors, area: true }], share, Math.min(100, ceiling(most(errors))), minutes),
   ];
 }
