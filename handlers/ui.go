@@ -38,7 +38,7 @@ func page(_ context.Context, x *exchange) error {
 	if name == "" {
 		name = "index.html"
 	}
-	content, err := uiFiles.ReadFile(path.Join("ui", path.Clean("/"+name)))
+	content, err := uiFiles.ReadFile("ui/" + name)
 	if err != nil {
 		return errRoute
 	}

@@ -232,11 +232,18 @@ func (p *tab) write(text string) {
 	p.call(p.session, "Input.insertText", map[string]any{"text": text}, nil)
 }
 
-// picture is the whole page as a PNG.
-func (p *tab) picture() []byte {
+// picture is the page as a PNG, from a line on and of a height in pixels, or as high as it is for 0.
+func (p *tab) picture(from, height int) []byte {
 	p.t.Helper()
+	var layout struct{ CSSContentSize struct{ Width, Height float64 } }
+	p.call(p.session, "Page.getLayoutMetrics", nil, &layout)
+	all := layout.CSSContentSize
+	if height == 0 {
+		height = int(all.Height)
+	}
+	clip := map[string]any{"x": 0, "y": from, "width": all.Width, "height": min(float64(height), all.Height-float64(from)), "scale": 1}
 	var shot struct{ Data string }
-	p.call(p.session, "Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true}, &shot)
+	p.call(p.session, "Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": true, "clip": clip}, &shot)
 	png, err := base64.StdEncoding.DecodeString(shot.Data)
 	if err != nil {
 		p.t.Fatal(err)

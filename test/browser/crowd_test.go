@@ -102,12 +102,12 @@ func TestPageCrowd(t *testing.T) {
 	}
 	page.lookUp("k")
 	page.await("a fence", `document.getElementById("path").innerText.includes("the index does not say") && document.getElementById("path").innerText.includes("fence")`)
-	keep(t, "crowd-1280", page.picture())
-	page.resize(look{width: 390})
+	keep(t, "crowd-1280", page.picture(0, 0))
+	page.resize(look{width: narrow})
 	if wide := page.value("document.documentElement.scrollWidth"); wide != "390" {
 		t.Errorf("the page is %s wide", wide)
 	}
-	keep(t, "crowd-390", page.picture())
+	keep(t, "crowd-390", page.picture(0, narrowHeight))
 	page.check(url)
 }
 
@@ -126,7 +126,7 @@ func TestPageGuarded(t *testing.T) {
 	page.write(wrong)
 	page.press("Enter", "\r", 13)
 	page.await("a wrong key is refused", `document.getElementById("ask-why").innerText.includes("refuses this key")`)
-	keep(t, "ask-1280", page.picture())
+	keep(t, "ask-1280", page.picture(0, 0))
 	page.write(right)
 	page.press("Enter", "\r", 13)
 	page.await("the page is drawn", `document.body.dataset.drawn === "true" && document.querySelectorAll(".node").length > 0`)

@@ -23,6 +23,8 @@ const (
 	sceneShort = 15 * time.Second
 	// picturesEnv is the folder that the pictures go to; a temporary one when it is not set.
 	picturesEnv = "PICTURES"
+	// narrow is the width of a phone in pixels, narrowHeight how much of the page a picture of one shows.
+	narrow, narrowHeight = 390, 1400
 )
 
 // TestMain builds the gateway.
@@ -87,7 +89,7 @@ func newScene(t *testing.T) *scene {
 	s.change(s.config(1000, "node-4"), 200)
 	s.fill("records", "key", "order", 800)
 	s.change(s.config(1000, "node-1", "node-4"), 200)
-	s.fill("records", "key", "late", 400)
+	s.fill("records", "key", "late", 385)
 	s.fill("orders", "order_id", "o", 110)
 	s.change(s.config(1000, "node-1"), 200)
 	proxy.Refuse(true)
@@ -116,7 +118,7 @@ func (s *scene) traffic() {
 				case 0:
 					path = fmt.Sprintf("/v1/records/lost-%d", rand.IntN(20))
 				case 1, 2, 3, 4:
-					path, method, body = fmt.Sprintf("/v1/records/late-%d", rand.IntN(400)), "PUT", `{"total": 9}`
+					path, method, body = fmt.Sprintf("/v1/records/late-%d", rand.IntN(385)), "PUT", `{"total": 9}`
 				}
 				if _, err := s.Call(method, path, body); err != nil {
 					s.t.Error(err)
@@ -149,10 +151,13 @@ func TestPage(t *testing.T) {
 	page := b.open(s.Admin+"/ui", look{width: 1280})
 	page.await("the ranges are drawn", `document.querySelectorAll(".range").length > 6 && document.querySelectorAll(".chart").length === 3`)
 	page.await("node-4 is down", `document.getElementById("alarms").innerText.includes("node-4 is down")`)
-	for _, want := range []string{"80.", "40.", "0.0 %", "drained", "Degraded", "takes new records", "ranges 5 to 7", "Last change is in force"} {
+	for _, want := range []string{"80.", "0.0 %", "drained", "Degraded", "takes new records", "ranges 5 to 7", "Last change is in force"} {
 		if page.value(fmt.Sprintf("document.body.innerText.includes(%q)", want)) != "true" {
 			t.Errorf("the page does not say %q:\n%s", want, page.value("document.body.innerText"))
 		}
+	}
+	if share := page.value(`[...document.querySelectorAll(".collection")].pop().querySelectorAll(".range .share")[1].innerText`); share < "38" || share >= "42" {
+		t.Errorf("node-2 is at %s", share)
 	}
 	page.lookUp("order-7")
 	page.await("the path is shown", `document.getElementById("path").innerText.includes("live")`)
@@ -161,20 +166,25 @@ func TestPage(t *testing.T) {
 		t.Errorf("the path: %s", path)
 	}
 	page.value("document.activeElement.blur()")
-	for name, how := range map[string]look{"light-1280": {width: 1280}, "dark-1280": {width: 1280, dark: true}, "light-390": {width: 390}, "dark-390": {width: 390, dark: true}} {
+	for name, how := range map[string]look{"light-1280": {width: 1280}, "dark-1280": {width: 1280, dark: true}, "light-390": {width: narrow}, "dark-390": {width: narrow, dark: true}} {
 		page.resize(how)
 		if wide := page.value("document.documentElement.scrollWidth"); wide != fmt.Sprint(how.width) {
 			t.Errorf("%s: the page is %s wide", name, wide)
 		}
-		keep(t, name, page.picture())
+		if how.width == narrow {
+			keep(t, name+"-below", page.picture(narrowHeight, narrowHeight))
+			keep(t, name, page.picture(0, narrowHeight))
+			continue
+		}
+		keep(t, name, page.picture(0, 0))
 	}
 	page.resize(look{width: 1280})
 	s.change(s.config(500, "node-1"), 422)
 	page.await("the refusal is shown", `document.getElementById("config").innerText.includes("ranges.size")`)
-	keep(t, "refused", page.picture())
+	keep(t, "refused", page.picture(0, 0))
 	s.Kill(t)
 	page.await("the gateway does not answer", `document.getElementById("trouble").innerText.includes("does not answer since")`)
-	keep(t, "gone", page.picture())
+	keep(t, "gone", page.picture(0, 0))
 	page.check(s.Admin)
 }
 
