@@ -19,7 +19,7 @@ function circuits(d) {
   if (!d.circuits) return h("span", { class: "hint" }, "–");
   const open = ["reads", "writes"].filter((kind) => d.circuits[kind] === "open");
   if (!open.length) return badge("ok", "closed");
-  return badge("bad", "open for " + open.join(" and "), "Such calls are refused at once until a probe is answered.");
+  return badge("bad", open.length > 1 ? "open" : open[0] + " open", "Such calls are refused at once until a probe is answered.");
 }
 
 function newRecords(d, levels) {
@@ -40,7 +40,7 @@ function row(d, levels) {
     cell("Latency", ms(d.took_ms)),
     cell("Connections", pool(d)),
     cell("Circuit", circuits(d)),
-    cell("Ranges", d.ranges || h("span", { class: "hint" }, "–")),
+    cell("Ranges", d.ranges ? d.ranges.split(",").map((r, i) => h("span", { class: "span" }, (i ? ", " : "") + r)) : h("span", { class: "hint" }, "–")),
     cell("New records", newRecords(d, levels) || h("span", { class: "hint" }, "–")));
 }
 

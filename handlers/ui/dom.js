@@ -73,6 +73,13 @@ export function count(n) {
   return n === null || n === undefined ? "?" : plain.format(Math.round(n));
 }
 
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+
+// about is a number in few characters: exact below a million.
+export function about(n) {
+  return n < 1e6 ? count(n) : short.format(n).replace(/([A-Z])$/, " $1").replace("B", "G");
+}
+
 // percent is a share in percent, with one decimal.
 export function percent(share) {
   return (share * 100).toFixed(1) + " %";

@@ -1,6 +1,6 @@
 // How full the ranges of each collection are.
 
-import { h, badge, count, percent, size } from "./dom.js";
+import { h, about, badge, count, percent, size } from "./dom.js";
 
 const manyNodes = 8; // from here on nodes are folded up, but for those that take new records
 
@@ -46,14 +46,14 @@ function rangeRow(r, node) {
   const share = r.issued_ids / ids;
   const down = node && !node.ok;
   const kind = down ? "down" : r.drained ? "drained" : share >= 1 ? "complete" : "used";
-  const about = r.exact ? "" : "≈ ";
+  const estimate = r.exact ? "" : "≈ ";
   return h("li", { class: "range", "data-id": r.range },
     h("span", { class: "what" }, `range ${r.range}`),
     bar(share, kind, `range ${r.range} on ${r.node}: ${percent(share)} of its IDs issued`),
     h("span", { class: "share" }, (r.complete ? "" : "≥ ") + percent(share)),
     h("span", { class: "facts" },
-      h("span", null, r.live_rows === null ? "records unknown" : about + count(r.live_rows) + " records"),
-      h("span", null, r.bytes === null ? "size unknown" : about + size(r.bytes)),
+      h("span", null, r.live_rows === null ? "records unknown" : estimate + about(r.live_rows) + " records"),
+      h("span", null, r.bytes === null ? "size unknown" : estimate + size(r.bytes)),
       r.open && !down ? badge("ok", "takes new records") : null));
 }
 

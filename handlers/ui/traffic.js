@@ -39,7 +39,8 @@ function chart(title, now, series, unit, top, minutes) {
   const label = `${title}: ${now.map(([name, value]) => (name ? name + " " : "") + value).join(", ")} in the last minute; the scale ends at ${unit(top)}`;
   return h("figure", { class: "chart", "data-id": title },
     h("figcaption", null, h("span", { class: "title" }, title),
-      now.map(([name, value], i) => h("span", { class: "now " + (series[i] || series[0]).kind }, name ? h("span", { class: "key" }, name) : null, h("strong", null, value)))),
+      h("span", { class: "nows" }, now.map(([name, value], i) =>
+        h("span", { class: "now " + series[i].kind }, name ? h("span", { class: "key" }, name) : null, h("strong", null, value))))),
     h("div", { class: "plot" },
       h("span", { class: "top", "aria-hidden": "true" }, unit(top)),
       h("svg", { role: "img", "aria-label": label, preserveAspectRatio: "none", viewBox: `0 0 ${width} ${height}` },

@@ -235,7 +235,9 @@ func (p *tab) write(text string) {
 // picture is the page as a PNG, from a line on and of a height in pixels, or as high as it is for 0.
 func (p *tab) picture(from, height int) []byte {
 	p.t.Helper()
-	var layout struct{ CSSContentSize struct{ Width, Height float64 } }
+	var layout struct {
+		CSSContentSize struct{ Width, Height float64 }
+	}
 	p.call(p.session, "Page.getLayoutMetrics", nil, &layout)
 	all := layout.CSSContentSize
 	if height == 0 {
