@@ -1,6 +1,6 @@
 // How full the ranges of each collection are.
 
-import { h, about, badge, count, percent, size } from "./dom.js";
+import { h, about, badge, clock, count, percent, size } from "./dom.js";
 
 const manyNodes = 8; // from here on nodes are folded up, but for those that take new records
 
@@ -12,6 +12,8 @@ function bar(share, kind, label, marks = []) {
     h("rect", { class: "fill", width: width > 0 ? Math.max(width, 0.6).toFixed(2) : 0, height: 10 }),
     marks.map((m) => h("line", { class: "tick", x1: (m * 100).toFixed(1), x2: (m * 100).toFixed(1), y1: 0, y2: 10 })));
 }
+
+const old = 30000; // ms from which on the age of a survey is told: one that takes long is not made all the time
 
 // levels are the words and badges for the states of a collection.
 const levels = { ok: ["ok", "Plenty of room"], warn: ["warn", "Filling up"], alarm: ["bad", "Nearly full"], full: ["bad", "Full"] };
@@ -121,6 +123,7 @@ function collectionCard(c, ranges, status) {
 export function rangesView(levelsNow, status, why) {
   return [
     why ? h("p", { class: "notice" }, "How full the ranges are cannot be told at the moment: " + why) : null,
+    levelsNow && Date.parse(status.at) - Date.parse(levelsNow.at) > old ? h("p", { class: "hint" }, `As of ${clock(levelsNow.at)}.`) : null,
     levelsNow ? levelsNow.collections.map((c) => collectionCard(c, levelsNow.ranges.filter((r) => r.collection === c.collection), status)) : null,
     !levelsNow && !why ? h("p", { class: "hint" }, "Asking ...") : null,
   ];

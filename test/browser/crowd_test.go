@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +101,7 @@ func TestPageCrowd(t *testing.T) {
 	if got := page.value(`[document.querySelectorAll("details.node")[1].open, document.querySelector(".scroll").scrollTop]`); got != "[true 40]" {
 		t.Errorf("a look has folded a node or scrolled: %s", got)
 	}
+	page.tabs()
 	page.lookUp("k")
 	page.await("a fence", `document.getElementById("path").innerText.includes("the index does not say") && document.getElementById("path").innerText.includes("fence")`)
 	keep(t, "crowd-1280", page.picture(0, 0))
@@ -109,6 +111,27 @@ func TestPageCrowd(t *testing.T) {
 	}
 	keep(t, "crowd-390", page.picture(0, narrowHeight))
 	page.check(url)
+}
+
+// tabs goes through the page with the keyboard and checks that everything is met once, is seen to have the focus and has a name.
+func (p *tab) tabs() {
+	p.t.Helper()
+	p.value("document.activeElement.blur(), scrollTo(0, 0)")
+	met := map[string]int{}
+	for range 260 {
+		p.press("Tab", "", 9)
+		at := p.value(`(() => { const e = document.activeElement; return [e.id || e.className || e.tagName, getComputedStyle(e).outlineStyle,
+			Boolean(e.textContent.trim() || e.ariaLabel || (e.labels && e.labels.length))].join(" ") })()`)
+		if !strings.HasSuffix(at, " true") || strings.Contains(at, " none ") {
+			p.t.Errorf("with the focus: %s", at)
+		}
+		if met[at]++; strings.HasPrefix(at, "lookup-key") {
+			break
+		}
+	}
+	if met["skip auto true"]+met["skip solid true"] != 1 || met["pause auto true"]+met["pause solid true"] != 1 || met["SUMMARY solid true"] != 2*crowdNodes {
+		p.t.Errorf("met with the keyboard: %v", met)
+	}
 }
 
 // TestPageGuarded: the page asks for a key once, says when it is refused, and keeps it in the tab.
