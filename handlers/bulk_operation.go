@@ -76,7 +76,7 @@ func (x *exchange) readArray(most limit, op string) ([]byte, error) {
 func (s *Server) creating(x *exchange) operation {
 	return operation{
 		scan: func(raw []byte, it *item) (err error) {
-			it.doc, err = scanDocument(raw, x.collection.KeyMember)
+			it.doc, err = x.collection.scan(raw)
 			return err
 		},
 		run: func(ctx context.Context, it *item) (store.Record, int, error) {
@@ -90,17 +90,20 @@ func (s *Server) creating(x *exchange) operation {
 func (s *Server) putting(x *exchange) operation {
 	return operation{
 		scan: func(raw []byte, it *item) (err error) {
-			if it.doc, err = scanDocument(raw, x.collection.KeyMember); err == nil && !it.doc.hasKey {
+			if it.doc, err = x.collection.scan(raw); err == nil && !it.doc.hasKey {
 				err = refuse(errInvalidKey, "op=put needs the key in each record, as its member %s", x.collection.KeyMember)
 			}
 			return err
 		},
 		run: func(ctx context.Context, it *item) (store.Record, int, error) {
-			text, err := x.collection.complete(it.doc, it.doc.key, s.records.MaxDocumentBytes())
+			content, err := x.collection.complete(it.doc, it.doc.key, s.records.MaxDocumentBytes())
 			if err != nil {
 				return store.Record{}, 0, err
 			}
-			rec, created, err := s.records.Put(ctx, x.collection.Name, it.doc.key, store.Content{Document: text}, it.cond)
+			if content, err = s.expiring(x, content); err != nil {
+				return store.Record{}, 0, err
+			}
+			rec, created, err := s.records.Put(ctx, x.collection.Name, it.doc.key, content, it.cond)
 			if created {
 				return rec, http.StatusCreated, err
 			}

@@ -192,7 +192,7 @@ func TestStreamLongLine(t *testing.T) {
 // duplex opens a stream to a real server and returns its two ends.
 func duplex(t *testing.T, r *rig) (send func(string), receive func() string, finish func()) {
 	t.Helper()
-	server := httptest.NewServer(r.Public())
+	server := r.listen()
 	reader, writer := io.Pipe()
 	request, _ := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/v1/records", reader)
 	request.Header.Set("Content-Type", "application/x-ndjson")
@@ -279,7 +279,7 @@ func TestStreamStalled(t *testing.T) {
 // TestStreamClientGone: when the client hangs up, no more is read, and what was under way ends.
 func TestStreamClientGone(t *testing.T) {
 	r := newRig(t)
-	server := httptest.NewServer(r.Public())
+	server := r.listen()
 	defer server.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	reader, writer := io.Pipe()
@@ -303,7 +303,7 @@ func TestStreamClientGone(t *testing.T) {
 func TestStreamUnreadResults(t *testing.T) {
 	r := newRig(t)
 	r.streamIdle = 100 * time.Millisecond
-	server := httptest.NewServer(r.Public())
+	server := r.listen()
 	defer server.Close()
 	request, _ := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/v1/records", endlessLines{})
 	request.Header.Set("Content-Type", "application/x-ndjson")
@@ -342,8 +342,7 @@ func TestBulkLimitDeclared(t *testing.T) {
 	read := &countingReader{Reader: io.MultiReader(strings.NewReader("["), strings.NewReader(strings.Repeat(" ", 1<<20)))}
 	request := httptest.NewRequest("POST", "/v1/records", read)
 	request.ContentLength = 1 << 20
-	answer := httptest.NewRecorder()
-	r.Public().ServeHTTP(answer, request)
+	answer := r.serve(request)
 	if answer.Code != 413 || read.n > 1 || !strings.Contains(answer.Body.String(), "bulk_too_large") {
 		t.Errorf("%d after %d bytes: %s", answer.Code, read.n, answer.Body)
 	}

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"sync"
@@ -18,6 +19,8 @@ type document struct {
 	// key is the string in the key member; hasKey tells an absent one.
 	key    string
 	hasKey bool
+	// group is that in the group member, empty when there is none.
+	group string
 }
 
 // scanner checks documents without building values of them. One scanner checks one document at a time.
@@ -31,14 +34,14 @@ type scanner struct {
 // scanners keeps scanners for reuse, because the name tables of a decoder are worth keeping.
 var scanners = sync.Pool{New: func() any { return &scanner{decoder: jsontext.NewDecoder(new(bytes.Buffer))} }}
 
-// scanDocument checks that raw is one JSON object in valid UTF-8 with nothing after it and no member name twice in any
-// object, and finds its key. An escaped lone surrogate counts as invalid UTF-8 and the depth ends at 10,000, both by
-// jsontext. The errors match errInvalidJSON, or errInvalidKey for a key that is no string or breaks the rules.
-func scanDocument(raw []byte, keyMember string) (document, error) {
+// scan checks that raw is one JSON object in valid UTF-8 with nothing after it and no member name twice in any
+// object, and finds its key and its group. An escaped lone surrogate counts as invalid UTF-8 and the depth ends at 10,000, both by
+// jsontext. The errors match errInvalidJSON, or errInvalidKey for a key that is no string or breaks the rules, or store.ErrGroup for such a group.
+func (c *Collection) scan(raw []byte) (document, error) {
 	s := scanners.Get().(*scanner)
 	defer s.release()
 	s.read(raw)
-	return s.scan(raw, keyMember)
+	return s.scan(raw, c)
 }
 
 // read makes the decoder read a document. It reads a bytes.Buffer in place and leaves its bytes alone.
@@ -54,8 +57,8 @@ func (s *scanner) release() {
 	scanners.Put(s)
 }
 
-// scan is scanDocument on a scanner whose decoder is about to read raw.
-func (s *scanner) scan(raw []byte, keyMember string) (doc document, err error) {
+// scan is Collection.scan on a scanner whose decoder is about to read raw.
+func (s *scanner) scan(raw []byte, of *Collection) (doc document, err error) {
 	d := s.decoder
 	if kind := d.PeekKind(); kind != jsontext.KindBeginObject && kind != jsontext.KindInvalid {
 		return document{}, refuse(errInvalidJSON, "a record is one JSON object, this is something else")
@@ -64,14 +67,15 @@ func (s *scanner) scan(raw []byte, keyMember string) (doc document, err error) {
 		return document{}, jsonFault(err)
 	}
 	start := d.InputOffset() - 1
-	// A wrong key is reported after the whole document was read: what is no JSON has no key.
-	var keyErr error
+	// A wrong key or group is reported after the whole document was read: what is no JSON has none.
+	var keyErr, groupErr error
 	for d.PeekKind() != jsontext.KindEndObject {
 		name, err := d.ReadValue()
 		if err != nil {
 			return document{}, jsonFault(err)
 		}
-		isKey := s.named(name, keyMember)
+		isKey := s.named(name, of.KeyMember)
+		isGroup := of.GroupMember != "" && !isKey && s.named(name, of.GroupMember)
 		value, err := d.ReadValue()
 		if err != nil {
 			return document{}, jsonFault(err)
@@ -79,6 +83,9 @@ func (s *scanner) scan(raw []byte, keyMember string) (doc document, err error) {
 		if isKey {
 			doc.key, keyErr = keyOf(value)
 			doc.hasKey = true
+		}
+		if isGroup {
+			doc.group, groupErr = groupOf(value)
 		}
 	}
 	if _, err = d.ReadToken(); err != nil {
@@ -89,7 +96,7 @@ func (s *scanner) scan(raw []byte, keyMember string) (doc document, err error) {
 		return document{}, refuse(errInvalidJSON, "there is data after the object, from byte offset %d on", end)
 	}
 	doc.text = raw[start:end:end]
-	return doc, keyErr
+	return doc, cmp.Or(keyErr, groupErr)
 }
 
 // named tells whether a member name, as it is written in the document, is the given one.
@@ -155,15 +162,14 @@ func (c *collection) withKey(doc document, key string) []byte {
 // jsonSpace is the white space of JSON.
 const jsonSpace = " \t\r\n"
 
-// complete makes the document that is stored under key: the key is put in where it is missing. limit is in bytes, of
-// what is stored.
-func (c *collection) complete(doc document, key string, limit int64) ([]byte, error) {
+// complete makes what is stored under key: the key is put in where it is missing. limit is in bytes, of what is stored.
+func (c *collection) complete(doc document, key string, limit int64) (store.Content, error) {
 	text := doc.text
 	if !doc.hasKey {
 		text = c.withKey(doc, key)
 	}
 	if int64(len(text)) > limit {
-		return nil, refuse(store.ErrTooLarge, "the document with its key has %d bytes, the smallest node takes %d", len(text), limit)
+		return store.Content{}, refuse(store.ErrTooLarge, "the document with its key has %d bytes, the smallest node takes %d", len(text), limit)
 	}
-	return text, nil
+	return store.Content{Document: text, Group: doc.group}, nil
 }

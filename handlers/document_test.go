@@ -20,7 +20,7 @@ func TestScanDocument(t *testing.T) {
 		{`{"":1,"Key":2}`, `{"":1,"Key":2}`, ""},
 	} {
 		before := strings.Clone(c.raw)
-		doc, err := scanDocument([]byte(c.raw), "key")
+		doc, err := testScope.scan([]byte(c.raw))
 		if err != nil || string(doc.text) != c.text || doc.key != c.key || doc.hasKey != (c.key != "") || c.raw != before {
 			t.Errorf("%s: %q %q %t %v", c.raw, doc.text, doc.key, doc.hasKey, err)
 		}
@@ -32,7 +32,7 @@ func TestScanDocument(t *testing.T) {
 		`{"a" 1}`:                   "at byte offset 5",
 		`{"a":1} {`:                 "there is data after the object, from byte offset 7 on",
 	} {
-		_, err := scanDocument([]byte(raw), "key")
+		_, err := testScope.scan([]byte(raw))
 		if _, got := statusOf(err); !strings.Contains(got, detail) {
 			t.Errorf("%s: %q, want %q", raw, got, detail)
 		}
@@ -64,7 +64,7 @@ func FuzzDocument(f *testing.F) {
 	of := &collection{opening: documentOpening("key")}
 	f.Fuzz(func(t *testing.T, raw []byte, key string) {
 		before := bytes.Clone(raw)
-		doc, err := scanDocument(raw, "key")
+		doc, err := testScope.scan(raw)
 		if !bytes.Equal(raw, before) {
 			t.Fatalf("%q was changed to %q", before, raw)
 		}
@@ -88,7 +88,7 @@ func FuzzDocument(f *testing.F) {
 			return
 		}
 		whole := of.withKey(doc, key)
-		again, err := scanDocument(whole, "key")
+		again, err := testScope.scan(whole)
 		if err != nil || again.key != key || !json.Valid(whole) || !bytes.HasSuffix(whole, doc.text[1:]) {
 			t.Fatalf("%q with key %q: %q: %v", doc.text, key, whole, err)
 		}
@@ -108,7 +108,7 @@ func BenchmarkScanDocument(b *testing.B) {
 		b.ReportAllocs()
 		b.SetBytes(int64(len(raw)))
 		for b.Loop() {
-			if _, err := scanDocument(raw, "key"); err != nil {
+			if _, err := testScope.scan(raw); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -120,3 +120,6 @@ func BenchmarkScanDocument(b *testing.B) {
 		}
 	})
 }
+
+// testScope is a collection without groups.
+var testScope = &Collection{KeyMember: "key"}

@@ -34,6 +34,8 @@ type exchange struct {
 	query url.Values
 	// idempotency is that of a POST.
 	idempotency idempotency
+	// ttl is how long the record that is written is to live; 0 when the request does not say.
+	ttl time.Duration
 	// items and failed count the results of a bulk request; items also the records of a list.
 	items, failed int
 }

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"keyrange/store"
+	"keyrange/test/contract"
 )
 
 // The real store must fit the interface that the fake stands for.
@@ -153,6 +154,25 @@ func (f *fakeRecords) Delete(ctx context.Context, collection, key string, cond s
 	return nil
 }
 
+// CountGroup counts the records of a group.
+func (f *fakeRecords) CountGroup(ctx context.Context, collection, group string) (n int64, err error) {
+	page, err := f.List(ctx, collection, store.Walk{Group: group, Limit: 1 << 30, MaxBytes: 1 << 40})
+	return int64(len(page.Records)), err
+}
+
+// DeleteGroup takes a deletion on that is never done.
+func (f *fakeRecords) DeleteGroup(ctx context.Context, _, group string) (store.Deletion, error) {
+	return store.Deletion{ID: "d1", Group: group, StartedAt: fakeNow}, f.enter(ctx, "delete group", group)
+}
+
+// Deletion knows one that is done.
+func (f *fakeRecords) Deletion(ctx context.Context, _, id string) (store.Deletion, error) {
+	if id != "d2" {
+		return store.Deletion{}, store.ErrNoDeletion
+	}
+	return store.Deletion{ID: id, Group: "g", Deleted: 7, StartedAt: fakeNow, FinishedAt: fakeNow.Add(time.Minute)}, nil
+}
+
 // List walks through the records by ID, and obeys the bounds of a page.
 func (f *fakeRecords) List(ctx context.Context, collection string, walk store.Walk) (page store.Page, err error) {
 	if err := f.enter(ctx, "list", fmt.Sprint(walk.After)); err != nil {
@@ -166,7 +186,7 @@ func (f *fakeRecords) List(ctx context.Context, collection string, walk store.Wa
 		if walk.Descending {
 			behind = walk.After == 0 || r.Tag.ID < walk.After
 		}
-		if strings.HasPrefix(at, collection+"/") && behind {
+		if strings.HasPrefix(at, collection+"/") && behind && (walk.Group == "" || r.Group == walk.Group) {
 			r.Content = cloned(r.Content)
 			all = append(all, r)
 		}
@@ -236,6 +256,8 @@ type rig struct {
 	t    *testing.T
 	fake *fakeRecords
 	log  *lockedBuffer
+	// astray is set by tests that make the store do what it never does, whose answers are in no document.
+	astray bool
 }
 
 // lockedBuffer is a log that may be read while it is written.
@@ -264,11 +286,12 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, fake: newFake(), log: new(lockedBuffer)}
 	var made atomic.Int64
 	r.Server = New(r.fake, Options{
-		Collections: []Collection{{Name: "records", KeyMember: "key"}, {Name: "orders", KeyMember: "order no"}},
+		Collections: []Collection{{Name: "records", KeyMember: "key"}, {Name: "orders", KeyMember: "order no"}, {Name: "grouped", KeyMember: "key", GroupMember: "g"}},
 		Limits:      Limits{RequestTimeout: 5 * time.Second, MaxBodyBytes: 32 << 10, MaxBulkBytes: 256 << 10},
 		NewKey:      func() (string, error) { return fmt.Sprintf("made-%d", made.Add(1)), nil },
 		Logger:      slog.New(slog.NewJSONHandler(r.log, nil)),
 	})
+	r.now = func() time.Time { return fakeNow }
 	return r
 }
 
@@ -288,9 +311,35 @@ func (r *rig) do(method, target, body string, headers ...string) *httptest.Respo
 		name, value, _ := strings.Cut(h, ": ")
 		request.Header.Add(name, value)
 	}
+	return r.serve(request)
+}
+
+// serve sends a request to the public listener and holds the answer against the document of the API.
+func (r *rig) serve(request *http.Request) *httptest.ResponseRecorder {
+	r.t.Helper()
 	answer := httptest.NewRecorder()
 	r.Public().ServeHTTP(answer, request)
+	if !r.astray {
+		if err := contract.Default().Check(contract.Response{
+			Method: request.Method, Path: request.URL.EscapedPath(),
+			Status: answer.Code, Header: answer.Result().Header, Body: answer.Body.Bytes(),
+		}); err != nil {
+			r.t.Error(err)
+		}
+	}
 	return answer
+}
+
+// listen serves on a port; its client holds the answers against the document of the API.
+func (r *rig) listen() *httptest.Server {
+	server := httptest.NewServer(r.Public())
+	client := server.Client()
+	client.Transport = &contract.Transport{RoundTripper: client.Transport, Report: func(err error) {
+		if !r.astray {
+			r.t.Error(err)
+		}
+	}}
+	return server
 }
 
 // expect sends a request and checks the status and, for an error, the code of its problem document.

@@ -98,7 +98,7 @@ func uniqueNames(d *json.Decoder) bool {
 	return err == nil
 }
 
-// keepsRules is what scanDocument should think of a document, by another JSON library.
+// keepsRules is what a scan should think of a document, by another JSON library.
 func keepsRules(raw []byte) bool {
 	trimmed := bytes.Trim(raw, jsonSpace)
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -128,7 +128,7 @@ func FuzzScanDocument(f *testing.F) {
 	}
 	c := &collection{Collection: Collection{KeyMember: "key"}, opening: documentOpening("key")}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		doc, err := scanDocument(raw, "key")
+		doc, err := testScope.scan(raw)
 		valid := err == nil || errors.Is(err, errInvalidKey)
 		if valid != keepsRules(raw) && bytes.Count(raw, []byte{'{'})+bytes.Count(raw, []byte{'['}) < 10_000 {
 			t.Fatalf("%q: %v, want valid %t", raw, err, keepsRules(raw))
@@ -145,7 +145,7 @@ func FuzzScanDocument(f *testing.F) {
 		case err == nil && (doc.hasKey != given || given && (doc.key != key || !text)):
 			t.Fatalf("%q: key %q", raw, doc.key)
 		case err == nil && !given:
-			stored, err := scanDocument(c.withKey(doc, "a\"\n/é"), "key")
+			stored, err := testScope.scan(c.withKey(doc, "a\"\n/é"))
 			if err != nil || stored.key != "a\"\n/é" || !bytes.HasSuffix(stored.text, bytes.TrimLeft(doc.text[1:], jsonSpace)) {
 				t.Fatalf("%q: with its key %q, %v", raw, stored.text, err)
 			}
@@ -183,7 +183,7 @@ func FuzzMergePatch(f *testing.F) {
 		f.Add([]byte(seed), []byte(documentSeeds[(i*7+3)%len(documentSeeds)]))
 	}
 	f.Fuzz(func(t *testing.T, target, change []byte) {
-		doc, err := scanDocument(target, "")
+		doc, err := testScope.scan(target)
 		if err != nil {
 			return
 		}

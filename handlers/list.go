@@ -18,13 +18,17 @@ const (
 // list answers GET and HEAD of a collection with its records in the order of their IDs: a page, or, when the client
 // prefers application/x-ndjson, all of them or up to limit, a line each.
 func (s *Server) list(ctx context.Context, x *exchange) error {
-	return s.answerList(ctx, x, x.collection.Name, func(ctx context.Context, walk store.Walk) (store.Page, error) {
+	if x.query.Has(parameterGroup) || x.query.Has(parameterCount) {
+		return s.listGroup(ctx, x)
+	}
+	return s.answerList(ctx, x, x.collection.Name, -1, func(ctx context.Context, walk store.Walk) (store.Page, error) {
 		return s.records.List(ctx, x.collection.Name, walk)
 	})
 }
 
-// answerList answers with the records of a source. scope names the list, so that its cursors are none of others.
-func (s *Server) answerList(ctx context.Context, x *exchange, scope string, from source) error {
+// answerList answers with the records of a source. scope names the list, so that its cursors are none of others; count is
+// how many records there are in all, or -1 for nothing said of that.
+func (s *Server) answerList(ctx context.Context, x *exchange, scope string, count int64, from source) error {
 	media, err := negotiate(x.Request().Header, mediaJSON, mediaNDJSON)
 	if err != nil {
 		return err
@@ -34,7 +38,7 @@ func (s *Server) answerList(ctx context.Context, x *exchange, scope string, from
 	if err != nil {
 		return err
 	}
-	p.server, p.x, p.source = s, x, from
+	p.server, p.x, p.source, p.count = s, x, from, count
 	if lines {
 		return p.stream(ctx)
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -245,7 +244,7 @@ func TestListBreaksOff(t *testing.T) {
 	r.expect(201, "", "PUT", "/v1/records/big1", big) // ID 6
 	r.expect(201, "", "PUT", "/v1/records/big2", big)
 	fail = "6"
-	server := httptest.NewServer(r.Public())
+	server := r.listen()
 	defer server.Close()
 	request, _ := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/v1/records", nil)
 	request.Header.Set("Accept", "application/x-ndjson")
@@ -272,7 +271,7 @@ func TestListDeadClient(t *testing.T) {
 	for i := range 12 {
 		r.expect(201, "", "PUT", fmt.Sprintf("/v1/records/k%d", i), `{"v":"`+strings.Repeat("x", 4<<20)+`"}`)
 	}
-	server := httptest.NewServer(r.Public())
+	server := r.listen()
 	defer server.Close()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {

@@ -43,7 +43,7 @@ type LookupPlace struct {
 
 // LookupRow is what is at the ID.
 type LookupRow struct {
-	// State is live, fence, absent or foreign; null when the node did not say, and Reason says why.
+	// State is live, expired, fence, absent or foreign; null when the node did not say, and Reason says why.
 	State     *string    `json:"state"`
 	Reason    string     `json:"reason,omitempty"`
 	Version   *int64     `json:"version"`
@@ -109,7 +109,7 @@ func newLookup(collection, key string, t store.Trace) Lookup {
 	if t.RowErr != nil {
 		l.Row.Reason = t.RowErr.Error()
 	}
-	if t.Row == store.RowLive {
+	if t.Row == store.RowLive || t.Row == store.RowExpired {
 		etag := formatETag(store.Tag{ID: t.ID, Version: t.Version})
 		l.Row.ETag, l.Row.Bytes = &etag, &t.Bytes
 	}

@@ -131,7 +131,7 @@ func TestCompression(t *testing.T) {
 // TestCompressedStream: the results of a stream come as they are ready, also compressed.
 func TestCompressedStream(t *testing.T) {
 	r := newRig(t)
-	server := httptest.NewServer(r.Public())
+	server := r.listen()
 	defer server.Close()
 	reader, writer := io.Pipe()
 	request, _ := http.NewRequestWithContext(t.Context(), "POST", server.URL+"/v1/records?op=put", reader)

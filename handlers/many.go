@@ -21,7 +21,7 @@ import (
 const parameterKey = "key"
 
 // collectionParameters are those of GET of a collection. parameterKey goes with no other.
-var collectionParameters = []string{parameterKey, "limit", "cursor", "order", "fields", "group", "count"}
+var collectionParameters = []string{parameterKey, "limit", "cursor", "order", "fields", parameterGroup, parameterCount, parameterDeletion}
 
 // maxBodyKeys is the largest number of keys of one op=get.
 const maxBodyKeys = 10_000
@@ -33,6 +33,8 @@ const firstGuessBytes = bulkWindowBytes / 16
 func (s *Server) getCollection(ctx context.Context, x *exchange) error {
 	keys := x.query[parameterKey]
 	switch {
+	case x.query.Has(parameterDeletion):
+		return s.deletion(ctx, x)
 	case len(keys) == 0:
 		return s.list(ctx, x)
 	case len(x.query) > 1:

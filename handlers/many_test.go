@@ -121,7 +121,7 @@ func TestManyKeysWindow(t *testing.T) {
 // sent, a broken connection afterwards.
 func TestManyKeysFail(t *testing.T) {
 	r, body := largeRig(t, 40)
-	server := httptest.NewServer(r.Public())
+	server := r.listen()
 	defer server.Close()
 	for _, c := range []struct {
 		bad    string

@@ -16,8 +16,12 @@ const preflightAge = 10 * time.Minute
 var (
 	originRequestHeaders = []string{
 		echo.HeaderAuthorization, "X-API-Key", echo.HeaderContentType, echo.HeaderAccept, headerIfMatch, headerIfNoneMatch, headerIdempotencyKey, echo.HeaderXRequestID,
+		headerPrefer, "TTL",
 	}
-	originAnswerHeaders = []string{headerETag, echo.HeaderLocation, "Link", echo.HeaderRetryAfter, echo.HeaderXRequestID, headerReplayed}
+	originAnswerHeaders = []string{
+		headerETag, echo.HeaderLocation, headerLink, echo.HeaderRetryAfter, echo.HeaderXRequestID, headerReplayed, headerPreferenceApplied, headerExpires, headerAcceptPatch,
+		echo.HeaderWWWAuthenticate,
+	}
 )
 
 // allowOrigins lets pages of the origins use a listener (CORS). Preflights are answered without a credential, because

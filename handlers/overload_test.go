@@ -30,10 +30,9 @@ func TestOverload(t *testing.T) {
 				return nil
 			}
 			s := New(fake, Options{Limits: limits, Collections: []Collection{{Name: "records", KeyMember: "key"}}})
+			r := &rig{Server: s, t: t, fake: fake}
 			send := func(method, path string) *httptest.ResponseRecorder {
-				answer := httptest.NewRecorder()
-				s.Public().ServeHTTP(answer, httptest.NewRequest(method, path, strings.NewReader(body)))
-				return answer
+				return r.serve(httptest.NewRequest(method, path, strings.NewReader(body)))
 			}
 			var underWay sync.WaitGroup
 			for i := range 3 {

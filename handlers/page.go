@@ -43,6 +43,8 @@ type pager struct {
 	// limit is the most records, or -1 for all.
 	limit  int
 	fields fields
+	// count is how many records a group has; -1 when that was not asked for.
+	count int64
 }
 
 // fetch gets the next records, up to a limit, and moves the cursor behind them.
@@ -90,6 +92,9 @@ func (p *pager) page(ctx context.Context) error {
 		body = append(body, page.Records[i].Document...)
 	}
 	body = append(body, ']')
+	if p.count >= 0 {
+		body = strconv.AppendInt(append(body, `,"count":`...), p.count, 10)
+	}
 	if page.More {
 		body, _ = jsontext.AppendQuote(append(body, `,"next":`...), p.cursor.String())
 		p.x.Response().Header()[headerLink] = []string{p.next()}

@@ -34,6 +34,9 @@ func (s *Server) patch(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if err := x.readTTL(); err != nil {
+		return err
+	}
 	p, err := s.readPatch(x)
 	if err != nil {
 		return err
@@ -112,11 +115,14 @@ func (s *Server) applyPatch(ctx context.Context, x *exchange, p *patch, cond sto
 	if int64(len(merged)-len(x.collection.opening)-len(x.key)-len(`"",`)) > most.bytes {
 		return store.Record{}, most.exceeded()
 	}
-	text, err := s.replacement(x, merged)
+	content, err := s.replacement(x, merged)
 	if err != nil {
 		return store.Record{}, err
 	}
-	rec, _, err := s.records.Put(ctx, x.collection.Name, x.key, store.Content{Document: text}, store.Condition{Tags: []store.Tag{old.Tag}})
+	if content, err = s.patched(x, p, old, content); err != nil {
+		return store.Record{}, err
+	}
+	rec, _, err := s.records.Put(ctx, x.collection.Name, x.key, content, store.Condition{Tags: []store.Tag{old.Tag}})
 	if errors.Is(err, store.ErrPrecondition) {
 		return store.Record{}, because(errLostRace, err)
 	}

@@ -17,7 +17,8 @@ import (
 
 // storeSentinels are the errors of the store by name; TestEverySentinelIsMapped compares the names with its source.
 var storeSentinels = map[string]error{
-	"ErrInvalid": store.ErrInvalid, "ErrMember": store.ErrMember, "ErrUnreadable": store.ErrUnreadable, "ErrTooLarge": store.ErrTooLarge, "ErrNotFound": store.ErrNotFound,
+	"ErrInvalid": store.ErrInvalid, "ErrMember": store.ErrMember, "ErrGroup": store.ErrGroup, "ErrGroupMismatch": store.ErrGroupMismatch,
+	"ErrNoDeletion": store.ErrNoDeletion, "ErrUnreadable": store.ErrUnreadable, "ErrTooLarge": store.ErrTooLarge, "ErrNotFound": store.ErrNotFound,
 	"ErrConflict": store.ErrConflict, "ErrReused": store.ErrReused, "ErrPrecondition": store.ErrPrecondition, "ErrBusy": store.ErrBusy,
 	"ErrUnavailable": store.ErrUnavailable, "ErrExhausted": store.ErrExhausted, "ErrUnknown": store.ErrUnknown,
 }
@@ -52,6 +53,7 @@ func TestEverySentinelIsMapped(t *testing.T) {
 			continue
 		}
 		r := newRig(t)
+		r.astray = true
 		r.fake.before = func(context.Context, string, string) error { return fmt.Errorf("secret cause: %w", sentinel) }
 		for _, method := range []string{"GET", "PUT", "DELETE"} {
 			answer := r.do(method, "/v1/records/a", "{}")

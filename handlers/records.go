@@ -45,23 +45,29 @@ func (s *Server) put(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if err := x.readTTL(); err != nil {
+		return err
+	}
 	body, err := x.readRecord(s.recordLimit(x))
 	if err != nil {
 		return err
 	}
-	text, err := s.replacement(x, body)
+	content, err := s.replacement(x, body)
 	if err != nil {
+		return err
+	}
+	if content, err = s.expiring(x, content); err != nil {
 		return err
 	}
 	var rec store.Record
 	created := true
 	if createOnly {
-		rec, _, err = s.records.CreateOnce(ctx, x.collection.Name, x.key, store.Content{Document: text}, store.Once{})
+		rec, _, err = s.records.CreateOnce(ctx, x.collection.Name, x.key, content, store.Once{})
 		if errors.Is(err, store.ErrConflict) {
 			return because(store.ErrPrecondition, err)
 		}
 	} else {
-		rec, created, err = s.records.Put(ctx, x.collection.Name, x.key, store.Content{Document: text}, cond)
+		rec, created, err = s.records.Put(ctx, x.collection.Name, x.key, content, cond)
 	}
 	if err != nil {
 		return err
@@ -73,13 +79,13 @@ func (s *Server) put(ctx context.Context, x *exchange) error {
 }
 
 // replacement checks a document that is to be stored under the key of the path, and returns what is stored.
-func (s *Server) replacement(x *exchange, body []byte) ([]byte, error) {
-	doc, err := scanDocument(body, x.collection.KeyMember)
+func (s *Server) replacement(x *exchange, body []byte) (store.Content, error) {
+	doc, err := x.collection.scan(body)
 	if err != nil {
-		return nil, err
+		return store.Content{}, err
 	}
 	if doc.hasKey && doc.key != x.key {
-		return nil, errKeyMismatch
+		return store.Content{}, errKeyMismatch
 	}
 	return x.collection.complete(doc, x.key, s.records.MaxDocumentBytes())
 }
@@ -104,6 +110,9 @@ func (s *Server) post(ctx context.Context, x *exchange) (err error) {
 		return refuse(errCondition, "POST takes no conditions: without op it only ever creates, and op=delete takes an etag in each item")
 	}
 	if x.idempotency, err = idempotencyOf(header); err != nil {
+		return err
+	}
+	if err := x.readTTL(); err != nil {
 		return err
 	}
 	media, err := mediaType(header)
@@ -132,7 +141,7 @@ func (s *Server) post(ctx context.Context, x *exchange) (err error) {
 	if array {
 		return s.bulkArray(x, s.creating(x), body)
 	}
-	doc, err := scanDocument(body, x.collection.KeyMember)
+	doc, err := x.collection.scan(body)
 	if err != nil {
 		return err
 	}
@@ -174,17 +183,21 @@ func (s *Server) createUnder(ctx context.Context, x *exchange, doc document, key
 	if err := s.permitKey(x, key); err != nil {
 		return store.Record{}, false, err
 	}
-	text, err := x.collection.complete(doc, key, s.records.MaxDocumentBytes())
+	content, err := x.collection.complete(doc, key, s.records.MaxDocumentBytes())
 	if err != nil {
 		return store.Record{}, false, err
 	}
-	return s.records.CreateOnce(ctx, x.collection.Name, key, store.Content{Document: text}, x.idempotency.once(x.collection, key, doc.text))
+	if content, err = s.expiring(x, content); err != nil {
+		return store.Record{}, false, err
+	}
+	return s.records.CreateOnce(ctx, x.collection.Name, key, content, x.idempotency.once(x.collection, key, doc.text))
 }
 
-// describe sets the headers that tell a record's version, and returns the ETag.
+// describe sets the headers that tell a record's version and expiry, and returns the ETag.
 func (x *exchange) describe(rec store.Record) string {
 	header, etag := x.Response().Header(), formatETag(rec.Tag)
 	header[headerETag] = []string{etag}
+	describeExpiry(header, rec)
 	header[echo.HeaderLastModified] = []string{rec.UpdatedAt.UTC().Format(http.TimeFormat)}
 	return etag
 }

@@ -15,6 +15,8 @@ const (
 	patternRecord     = "/v1/:collection/*"
 	patternHealthz    = "/healthz"
 	patternReadyz     = "/readyz"
+	patternOpenAPI    = "/openapi.json"
+	patternDocs       = "/docs"
 	patternMetrics    = "/metrics"
 	patternProfiles   = "/debug/pprof/*"
 	patternReload     = "/admin/reload"
@@ -42,10 +44,13 @@ func (s *Server) publicRoutes() []route {
 	return append(s.healthRoutes(), []route{
 		{http.MethodPost, patternCollection, s.gated(s.onCollection(s.post, parameterOp))},
 		{http.MethodGet, patternCollection, s.gated(s.onCollection(s.getCollection, collectionParameters...))},
+		{http.MethodDelete, patternCollection, s.gated(s.onCollection(s.deleteGroup, parameterGroup))},
 		{http.MethodGet, patternRecord, s.gated(s.onRecord(s.get))},
 		{http.MethodPut, patternRecord, s.gated(s.onRecord(s.put))},
 		{http.MethodPatch, patternRecord, s.gated(s.onRecord(s.patch))},
 		{http.MethodDelete, patternRecord, s.gated(s.onRecord(s.delete))},
+		{http.MethodGet, patternOpenAPI, s.openAPI},
+		{http.MethodGet, patternDocs, s.docs},
 	}...)
 }
 

@@ -31,6 +31,12 @@ type Records interface {
 	Delete(ctx context.Context, collection, key string, cond store.Condition) error
 	// List returns a page of a walk through a collection, in the order of the IDs. The caller may change its documents.
 	List(ctx context.Context, collection string, walk store.Walk) (store.Page, error)
+	// CountGroup counts the records of a group.
+	CountGroup(ctx context.Context, collection, group string) (int64, error)
+	// DeleteGroup takes the deletion of a group on.
+	DeleteGroup(ctx context.Context, collection, group string) (store.Deletion, error)
+	// Deletion says how far a deletion has come.
+	Deletion(ctx context.Context, collection, id string) (store.Deletion, error)
 	// Health asks every dependency, side by side, whether it answers, until ctx ends.
 	Health(ctx context.Context) []store.Health
 	// MaxDocumentBytes is the size of the largest document that every node takes.
@@ -51,6 +57,11 @@ type Collection struct {
 	Name string
 	// KeyMember is the top-level member of a document that holds its key.
 	KeyMember string
+	// GroupMember is the top-level member that holds its group; empty when the records have none.
+	GroupMember string
+	// TTLMember is the top-level member of a document that says for how many seconds the record lives, where the request
+	// does not; "" for none.
+	TTLMember string
 }
 
 // Limits bound what one request may take. Zeroes are not defaulted: they refuse everything.
@@ -114,9 +125,13 @@ type Server struct {
 	history *history
 	// streamIdle bounds one wait for the client of a bulk request, in either direction.
 	streamIdle time.Duration
-	public     *echo.Echo
-	compressed http.Handler // public, for clients that take gzip
-	admin      *echo.Echo
+	// now is the clock that expiries are reckoned by: time.Now, but in tests.
+	now func() time.Time
+	// description is the answer of /openapi.json and /docs.
+	description func() (description, error)
+	public      *echo.Echo
+	compressed  http.Handler // public, for clients that take gzip
+	admin       *echo.Echo
 }
 
 // streamIdleTimeout is the wait of Server.streamIdle: long enough for a producer that computes, short enough that dead
@@ -132,6 +147,8 @@ func New(records Records, options Options) *Server {
 		logger:      options.Logger,
 		streamIdle:  streamIdleTimeout,
 		history:     newHistory(time.Now()),
+		now:         time.Now,
+		description: describeCollections(options.Collections),
 	}
 	s.SetLimits(options.Limits)
 	if s.logger == nil {

@@ -162,7 +162,7 @@ func testOddKeys(t *testing.T, x Index) {
 	keys := []string{
 		"key", "Key", "KEY", "key ", " key", "key\t", "ke", "k", "key0",
 		"\u00e9", "e\u0301", "\u212b", "\u00c5", "ß", "ss", "ı", "i", "😀", "😀\u200d", "\ufeffkey", "\U0010ffff",
-		"$x", "$in", "a.b", "a", "{\"$ne\":\"\"}", "0", "00", "0x0", "1e1", "null", "true", "%", "_", "'", "\"", "\\", "\x01", "\x7f",
+		"$x", "$in", "a.b", "a", "{\"$ne\":\"\"}", "0", "00", "0x0", "1e1", "null", "true", "%", "_", "'", "\"", "\\", "\x01", "\x7f", "a\x00", "a\x00b", "a\x00\x00", "\x00",
 		strings.Repeat("x", 511), strings.Repeat("x", 512), strings.Repeat("\u20ac", 170), strings.Repeat("😀", 128),
 	}
 	want := map[string]int64{}

@@ -10,7 +10,8 @@ import (
 
 // Entry is a reservation of a key, and a pointer to the row that may live at the ID.
 type Entry struct {
-	// Key is 1 to 512 bytes of valid UTF-8 without NUL; the caller has checked that. It is compared byte by byte.
+	// Key is 1 to 512 bytes of valid UTF-8; the caller has checked that. It is compared byte by byte. Keys of records have no
+	// NUL; those of the directory of groups have one.
 	Key string
 	// ID is from 1 on.
 	ID int64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"keyrange/store/sqldb"
 )
@@ -49,14 +50,14 @@ func (s *Store) lookUp(ctx context.Context, collection, key string) (*row, error
 	case cached:
 		s.cache.drop(collection, key, id)
 		return s.lookUp(ctx, collection, key)
-	case r != nil && r.state == live:
+	case r != nil && r.state == live && r.key != key:
 		s.alarm("an ID was issued twice: an entry points at the row of another key", "collection", collection, "id", id)
 	}
 	return nil, ErrNotFound
 }
 
 // Put stores a content under a key, whether or not it has a record, and says whether it created it. The condition is
-// checked by the statement that writes. Of a replaced record CreatedAt is not known and stays zero. After ErrUnknown the
+// checked by the statement that writes, and so is that the group is the same: ErrGroupMismatch. Of a replaced record CreatedAt is not known and stays zero. After ErrUnknown the
 // document may have been stored; after every other error it was not.
 func (s *Store) Put(ctx context.Context, collection, key string, content Content, cond Condition) (rec Record, created bool, err error) {
 	p, err := s.checkWrite(collection, key, &content)
@@ -94,13 +95,14 @@ func (s *Store) replace(b budget, collection, key string, content Content, cond 
 	}
 	change := t.rowChange
 	change.token, change.updatedAt, change.Content = s.identity.token(), s.timestamp(), content
+	change.sameGroup = s.directories[collection] != nil
 	done, err := s.changeRow(b, collection, change)
 	switch {
 	case done.ok:
 		s.cache.put(collection, key, change.id)
 		return replaced(change, done.version), nil
 	case err == nil:
-		return Record{}, s.missed(b, collection, t)
+		return Record{}, s.missed(b, collection, target{change, t.cached})
 	case errors.Is(err, sqldb.ErrUnknown):
 		return s.resolveUpdate(b, collection, change, err)
 	}
@@ -148,6 +150,8 @@ func (s *Store) missed(ctx context.Context, collection string, t target) error {
 		return errLost
 	case !r.belongsTo(t.key):
 		return ErrNotFound
+	case t.sameGroup && r.Group != t.Group && (len(t.versions) == 0 || slices.Contains(t.versions, r.version)):
+		return ErrGroupMismatch
 	case len(t.versions) > 0:
 		return fmt.Errorf("%w: the record is at %s", ErrPrecondition, r.tag())
 	}

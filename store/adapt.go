@@ -41,6 +41,11 @@ func (a adapter) adapt(ctx context.Context) error {
 		if err := a.complete(ctx, table, has); err != nil {
 			return err
 		}
+		if a.shapes.of(table).grouped() {
+			if err := indexGroups(ctx, a.db, table); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -143,17 +148,29 @@ func (a adapter) additions(table string, columns []column) []string {
 // judgeNodes looks, without changing anything, whether the range tables of the nodes of a verdict can be brought to the
 // shapes of their collections. Where not, that is a fault of the node.
 func (s *Store) judgeNodes(ctx context.Context, nodes []*sqldb.DB, v *Verdict) {
-	s.eachAdapter(ctx, nodes, v, func(f *Finding) bool { return f.Err == nil && !f.Away }, adapter.check)
+	eachAdapter(ctx, nodes, s.shapes, v, func(f *Finding) bool { return f.Err == nil && !f.Away },
+		func(ctx context.Context, _ int, a adapter) error { return a.check(ctx) })
 }
 
 // adaptNodes brings the range tables of the nodes of a verdict that are ready for use to the shapes of their collections.
 // One that cannot be is a fault of its node.
 func (s *Store) adaptNodes(ctx context.Context, nodes []*sqldb.DB, v *Verdict) {
-	s.eachAdapter(ctx, nodes, v, func(f *Finding) bool { return f.usable() }, adapter.adapt)
+	changes := s.judgeGroupings(ctx, nodes, v)
+	eachAdapter(ctx, nodes, s.shapes, v, func(f *Finding) bool { return f.usable() }, func(ctx context.Context, i int, a adapter) error {
+		if err := a.adapt(ctx); err != nil {
+			return err
+		}
+		for _, c := range changes[i] {
+			if err := (groupings{a.db}).note(ctx, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-// eachAdapter does one thing to some nodes of a verdict, many at a time.
-func (s *Store) eachAdapter(ctx context.Context, nodes []*sqldb.DB, v *Verdict, which func(*Finding) bool, do func(adapter, context.Context) error) {
+// eachAdapter does one thing to some nodes of a verdict, many at a time. An error is a finding on the node.
+func eachAdapter(ctx context.Context, nodes []*sqldb.DB, shapes schema, v *Verdict, which func(*Finding) bool, do func(ctx context.Context, i int, a adapter) error) {
 	var group errgroup.Group
 	group.SetLimit(verifyAtOnce)
 	for i, db := range nodes {
@@ -164,7 +181,7 @@ func (s *Store) eachAdapter(ctx context.Context, nodes []*sqldb.DB, v *Verdict, 
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
 			defer cancel()
-			if err := do(adapter{db, s.shapes}, ctx); err != nil {
+			if err := do(ctx, i, adapter{db, shapes}); err != nil {
 				found.Away = errors.Is(err, sqldb.ErrUnavailable) || errors.Is(err, sqldb.ErrUnknown)
 				found.Err = fmt.Errorf("node at %s: %w", db.Location(), err)
 			}

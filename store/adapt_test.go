@@ -13,7 +13,7 @@ import (
 
 // TestRowsExtras: what rows have besides a document comes back as it was stored, of a plain collection and of one with columns.
 func TestRowsExtras(t *testing.T) {
-	shapes := schema{"more": newShape(false, column{"colour", "VARCHAR(20) NULL", "TEXT"}, column{"size", "BIGINT NULL", "INTEGER"})}
+	shapes := schema{"more": newShape("", column{"colour", "VARCHAR(20) NULL", "TEXT"}, column{"size", "BIGINT NULL", "INTEGER"})}
 	for _, engine := range servers.SQLEngines(t) {
 		t.Run(engine.Name, func(t *testing.T) {
 			db, err := sqldb.Open(t.Context(), engine.Fresh(t), sqldb.Options{})
@@ -110,7 +110,7 @@ func TestAdapt(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			shapes := schema{"more": newShape(false, column{"Colour", "VARCHAR(20) NULL", "TEXT"})}
+			shapes := schema{"more": newShape("", column{"Colour", "VARCHAR(20) NULL", "TEXT"})}
 			failed := make(chan error)
 			for range 2 {
 				go func() { failed <- adapter{db, shapes}.adapt(ctx) }()

@@ -74,6 +74,11 @@ func (s *Store) prepareIndex(ctx context.Context, cluster string) Finding {
 			return Finding{Away: errors.Is(err, index.ErrUnavailable), Err: fmt.Errorf("prepare the index of %s: %w", collection, err)}
 		}
 	}
+	for collection := range s.directories {
+		if err := s.gate.Prepare(ctx, directoryOf(collection)); err != nil {
+			return Finding{Away: errors.Is(err, index.ErrUnavailable), Err: fmt.Errorf("prepare the groups of %s: %w", collection, err)}
+		}
+	}
 	stamp, err := s.gate.SetStamp(ctx, cluster)
 	if err == nil && stamp != cluster {
 		err = fmt.Errorf("it belongs to the cluster %s since a moment ago, the nodes to %s", stamp, cluster)
@@ -153,6 +158,7 @@ func (s *Store) lookAtIndex(ctx context.Context) {
 	defer cancel()
 	if stamp, err := s.gate.Stamp(ctx); err == nil && stamp != s.cluster {
 		s.gate.admitted.Store(false)
+		s.places.forget()
 		s.conclude(&s.gate.admission, "index", Finding{Err: fmt.Errorf("index at %s: it has lost its stamp: was it dropped? gateway fsck --repair makes it anew from the nodes", s.gate.Describe())})
 	}
 }

@@ -112,6 +112,15 @@ func TestColumnsQueryable(t *testing.T) {
 			t.Fatalf("created %s, %v", rec.Document, err)
 		}
 		wantDocument(t, s, "k", []byte(want))
+		// What a write returned may be changed and written again.
+		content := rec.Content
+		content.Document = []byte(strings.Replace(want, "12.50", "13.00", 1))
+		if rec, _, err = s.Put(t.Context(), testCollection, "k", content, Condition{}); err != nil || string(rec.Document) != string(content.Document) {
+			t.Errorf("put %s, %v", rec.Document, err)
+		}
+		if _, _, err := s.Put(t.Context(), testCollection, "k", Content{Document: []byte(want)}, Condition{}); err != nil {
+			t.Error(err)
+		}
 		for query, want := range map[string]string{
 			"SELECT c_total FROM records_r00001": "12.50", "SELECT c_note FROM records_r00001 WHERE c_total = 12.5": "none",
 			"SELECT document FROM records_r00001": `{"more":{"x":[1, 2]}}`, "SELECT COUNT(*) FROM records_r00001 WHERE c_state IS NULL": "1",

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"testing"
+	"time"
 
 	"keyrange/index"
 )
@@ -145,6 +146,12 @@ func TestStoreCrash(t *testing.T) {
 		mustCreate(t, s, "k", "before")
 		s.shut(t)
 	}
+	expire := func(t *testing.T, d deployment) {
+		t.Helper()
+		s := d.open(t)
+		mustExpire(t, s, "k", time.Second)
+		s.shut(t)
+	}
 	tests := []struct {
 		name, operation string
 		// before prepares the key.
@@ -157,6 +164,9 @@ func TestStoreCrash(t *testing.T) {
 		{"CreateByPut", "put", nil, []string{"", "crashed"}, 2},
 		// The entry insert that is refused counts too: insert, fence, replace, row.
 		{"TakeOver", "create", func(t *testing.T, d deployment) { d.crash(t, "create", 1) }, []string{"", "crashed"}, 4},
+		// Here it is: insert, row removed, replace, row; a put tries an update before.
+		{"Expired", "create", expire, []string{"", "crashed"}, 4},
+		{"ExpiredByPut", "put", expire, []string{"", "crashed"}, 5},
 		{"Update", "put", create, []string{"before", "crashed"}, 1},
 		{"Delete", "delete", create, []string{"before", ""}, 2},
 	}

@@ -65,6 +65,11 @@ func (s *Store) checkWrite(collection, key string, content *Content) (*placement
 	if limit := s.MaxDocumentBytes(); int64(len(content.Document)) > limit {
 		return nil, fmt.Errorf("%w: it has %d bytes, the smallest node takes %d", ErrTooLarge, len(content.Document), limit)
 	}
+	if content.Group != "" {
+		if _, err := s.groupDirectory(collection, content.Group); err != nil {
+			return nil, err
+		}
+	}
 	return s.placement(collection)
 }
 
@@ -104,11 +109,11 @@ func (s *Store) create(b budget, p *placement, key string, content Content, once
 // try goes through the protocol once, with an ID of its own.
 func (c *creation) try() (Record, error) {
 	c.elsewhere = false
-	id, err := c.ids.next(c.budget)
+	id, err := c.ids.nextFor(c.budget, c.content.Group)
 	if err != nil {
 		return Record{}, err
 	}
-	if err := c.reserve(id); err != nil {
+	if err := c.prepare(id); err != nil {
 		return Record{}, err
 	}
 	rec, err := c.insert(id)
@@ -116,6 +121,27 @@ func (c *creation) try() (Record, error) {
 		c.store.cache.put(c.ids.collection, c.key, id)
 	}
 	return rec, err
+}
+
+// prepare does all that must be certain before the row may be inserted: that the entry {key, id} exists, and that the
+// directory lists the range for the group.
+func (c *creation) prepare(id int64) error {
+	d := c.store.directories[c.ids.collection]
+	if c.content.Group == "" || d == nil || d.knows(c.content.Group, id) {
+		return c.reserve(id)
+	}
+	listed := make(chan error, 1)
+	go func() { listed <- d.enter(c.budget, c.content.Group, id) }()
+	err := c.reserve(id)
+	listErr := <-listed
+	if err != nil || listErr == nil {
+		return err
+	}
+	// No row follows. The entry may stay behind, so that the ID is burned.
+	ctx, cancel := c.budget.resolving()
+	defer cancel()
+	c.store.removeEntry(ctx, c.ids.collection, c.key, id)
+	return listErr
 }
 
 // reserve makes the entry {key, id}: by inserting it, or by taking over an entry whose row will never live.
@@ -146,13 +172,16 @@ func (c *creation) reserve(id int64) error {
 	return c.takeOver(holder, id)
 }
 
-// takeOver decides what the entry {key, holder} is worth. A live row wins. Otherwise a fence makes sure that no row will
-// ever live at holder, and only then the entry is changed to {key, id}.
+// takeOver decides what the entry {key, holder} is worth. A live row wins, unless it has expired, and then it is removed.
+// Otherwise a fence makes sure that no row will ever live at holder. Only then the entry is changed to {key, id}.
 func (c *creation) takeOver(holder, id int64) error {
 	s := c.store
 	r, err := c.awaitRow(holder)
 	if err == nil && r == nil {
 		r, err = c.fence(holder)
+	}
+	if err == nil && r.outlived(c.key) {
+		r, err = c.bury(holder)
 	}
 	if err != nil {
 		c.ids.reuse(id)
@@ -162,7 +191,7 @@ func (c *creation) takeOver(holder, id int64) error {
 	case r.belongsTo(c.key):
 		c.ids.reuse(id)
 		return c.conflict(r)
-	case r.state == live:
+	case r != nil && r.state == live:
 		s.alarm("an ID was issued twice: an entry points at the row of another key", "collection", c.ids.collection, "id", holder)
 	}
 	swapped, err := s.index.Replace(c.budget, c.ids.collection, c.key, holder, id)
@@ -281,8 +310,10 @@ func (c *creation) occupied(mine *row) (Record, error) {
 		return Record{}, errLost
 	case r.token == mine.token:
 		return mine.record()
-	case r.key == c.key:
+	case r.belongsTo(c.key):
 		return Record{}, c.conflict(r)
+	case r.key == c.key:
+		return Record{}, errLost // it has expired: the next round takes the entry over
 	}
 	c.store.alarm("an ID was issued twice: its row belongs to another key", "collection", c.ids.collection, "id", mine.id)
 	c.ids.drop(mine.id)

@@ -33,6 +33,9 @@ type SweepCounts struct {
 	Entries int64 `json:"entries"`
 	Rows    int64 `json:"rows"`
 	Fences  int64 `json:"fences"`
+	// Expired are those of Rows that had been expired for a minute or longer, of which Buried are gone.
+	Expired int64 `json:"expired"`
+	Buried  int64 `json:"expired_removed"`
 	// Dangling entries were found, of which Removed are gone.
 	Dangling int64 `json:"dangling"`
 	Removed  int64 `json:"removed"`
@@ -43,6 +46,9 @@ type SweepCounts struct {
 	Doubles   int64 `json:"doubles"`
 	Misplaced int64 `json:"misplaced"`
 	Beyond    int64 `json:"beyond"`
+	// Unlisted are pairs of a group and a range, of which Relisted are in the directory again.
+	Unlisted int64 `json:"unlisted"`
+	Relisted int64 `json:"relisted"`
 	// Purged is how many old fences were deleted.
 	Purged int64 `json:"purged"`
 }
@@ -52,6 +58,8 @@ func (c *SweepCounts) add(found swept) {
 	c.Entries += found.entries
 	c.Rows += found.rows
 	c.Fences += found.fences
+	c.Expired += found.expired
+	c.Buried += found.buried
 	for _, d := range found.damage {
 		repaired := int64(0)
 		if d.Repaired {
@@ -70,13 +78,16 @@ func (c *SweepCounts) add(found swept) {
 			c.Misplaced++
 		case Beyond:
 			c.Beyond++
+		case Unlisted:
+			c.Unlisted++
+			c.Relisted += repaired
 		}
 	}
 }
 
 // Harmful is how much was found that is harmful and was not mended. Dangling entries do no harm.
 func (c SweepCounts) Harmful() int64 {
-	return c.Strays - c.Reindexed + c.Doubles + c.Misplaced + c.Beyond
+	return c.Strays - c.Reindexed + c.Doubles + c.Misplaced + c.Beyond + c.Unlisted - c.Relisted
 }
 
 // Fsck is what Fleet.Fsck needs to know.
@@ -84,7 +95,10 @@ type Fsck struct {
 	// Index is open.
 	Index       index.Index
 	Collections []string
-	// Repair mends dangling entries and stray rows. Otherwise no entry, row or fence is written.
+	// Groups are the members that the documents of collections are grouped by, by the name of the collection.
+	Groups map[string]string
+	// Repair mends dangling entries, stray rows and the directory of groups, and removes expired rows. Otherwise no entry, row
+	// or fence is written.
 	Repair bool
 	// Grace is the time between the two looks that an entry must be seen dangling in: longer than any request under way
 	// may take, or 0 when nobody else uses the databases.
@@ -126,7 +140,13 @@ func (f Fleet) Fsck(ctx context.Context, about Fsck) (SweepCounts, error) {
 			if v.Nodes[i].Away {
 				return SweepCounts{}, v.Nodes[i].Err
 			}
-			node.rows = rowsOf(db, nil)
+			if err := about.compareGrouping(ctx, db); err != nil {
+				return SweepCounts{}, fmt.Errorf("%s: %w", node.name, err)
+			}
+			node.rows = rowsOf(db, about.shapes())
+			if err := (adapter{db: db}).expiring(ctx, about.Repair); err != nil {
+				return SweepCounts{}, fmt.Errorf("node %s: %w", node.name, err)
+			}
 		}
 		fleet.nodes = append(fleet.nodes, node)
 	}
@@ -139,6 +159,12 @@ func (f Fleet) Fsck(ctx context.Context, about Fsck) (SweepCounts, error) {
 	}
 	for _, collection := range about.Collections {
 		if err := about.Index.Prepare(ctx, collection); err != nil {
+			return SweepCounts{}, fmt.Errorf("index: %w", err)
+		}
+		if about.Groups[collection] == "" {
+			continue
+		}
+		if err := about.Index.Prepare(ctx, directoryOf(collection)); err != nil {
 			return SweepCounts{}, fmt.Errorf("index: %w", err)
 		}
 	}

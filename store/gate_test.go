@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -211,9 +211,9 @@ const (
 	// downDeadline is what each request has, downLasts how long the index is away.
 	downDeadline, downLasts = 300 * time.Millisecond, 1500 * time.Millisecond
 	// atOnce is far below the deadline and above what a busy machine adds.
-	atOnce = 100 * time.Millisecond
-	// indexBack bounds how long service may be away after the index is back.
-	indexBack = time.Second
+	atOnce = 50 * time.Millisecond
+	// indexBack bounds how long service may be away after the index is back; a busy machine adds up to busySlack.
+	indexBack, busySlack = time.Second, time.Second
 )
 
 // ask sends a request that needs the index, for a key of its own, and says how long it took.
@@ -230,10 +230,12 @@ func (d *downIndex) ask(kind, key string) (time.Duration, error) {
 	return time.Since(start), err
 }
 
-// slowest lets clients ask for as long as the index is to be away, and returns the time of the slowest refusal.
-func (d *downIndex) slowest(t *testing.T) time.Duration {
+// refusals lets clients ask for as long as the index is to be away, and returns how long nine of ten refusals took at most:
+// on a busy machine single ones say nothing.
+func (d *downIndex) refusals(t *testing.T) time.Duration {
 	t.Helper()
-	var slowest atomic.Int64
+	var mu sync.Mutex
+	var all []time.Duration
 	var wg sync.WaitGroup
 	for c := range 32 {
 		kind := []string{forReads, forWrites}[c%2]
@@ -244,14 +246,16 @@ func (d *downIndex) slowest(t *testing.T) time.Duration {
 				if !errors.Is(err, ErrUnavailable) {
 					t.Errorf("%s: %v", kind, err)
 				}
-				for was := slowest.Load(); int64(took) > was && !slowest.CompareAndSwap(was, int64(took)); was = slowest.Load() {
-				}
+				mu.Lock()
+				all = append(all, took)
+				mu.Unlock()
 				time.Sleep(5 * time.Millisecond)
 			}
 		})
 	}
 	wg.Wait()
-	return time.Duration(slowest.Load())
+	slices.Sort(all)
+	return all[len(all)*9/10]
 }
 
 // back returns how long it takes until a request of a kind succeeds.
@@ -297,28 +301,33 @@ func TestStoreIndexDown(t *testing.T) {
 			mustCreate(t, s.opened, "known", "one")
 			down()
 			for _, kind := range []string{forReads, forWrites} {
-				for i := range breakerFailures {
-					_, err := s.ask(kind, fmt.Sprintf("first-%d", i))
-					wantError(t, kind, err, ErrUnavailable)
+				for failed := 0; failed < breakerFailures; s.asked++ {
+					_, err := s.ask(kind, fmt.Sprintf("first-%d", s.asked))
+					switch {
+					case errors.Is(err, ErrUnavailable):
+						failed++
+					case err != nil || failed > 0: // a process that is being halted may still answer at first
+						t.Fatalf("%s: %v", kind, err)
+					}
 				}
 			}
 			before := runtime.NumGoroutine()
-			slowest := s.slowest(t)
-			if grown := runtime.NumGoroutine() - before; slowest > atOnce || grown > 10 {
-				t.Errorf("the slowest refusal took %s; %d goroutines more", slowest, grown)
+			refusals := s.refusals(t)
+			if grown := runtime.NumGoroutine() - before; refusals > atOnce || grown > 10 {
+				t.Errorf("refusals took %s; %d goroutines more", refusals, grown)
 			}
 			wantDocument(t, s.opened, "known", doc("one").Document)
 			if _, _, err := s.Put(t.Context(), testCollection, "known", doc("two"), Condition{Exists: true}); err != nil {
 				t.Errorf("put of a known key: %v", err)
 			}
 			h := s.Health(t.Context())[0]
-			if h.Kind != "index" || h.Err == nil || h.Took > atOnce || circuitValue(t, s.Store, forReads)+circuitValue(t, s.Store, forWrites) != 2 {
+			if h.Kind != "index" || h.Err == nil || h.Took > downDeadline || circuitValue(t, s.Store, forReads)+circuitValue(t, s.Store, forWrites) != 2 {
 				t.Errorf("health: %+v, or the metrics differ", h)
 			}
 			up()
 			writes, reads := s.back(t, forWrites), s.back(t, forReads)
-			t.Logf("the slowest refusal took %s; creates were back after %s, reads %s later", slowest, writes, reads)
-			if writes+reads > indexBack {
+			t.Logf("refusals took %s at most, but for one of ten; creates were back after %s, reads %s later", refusals, writes, reads)
+			if writes+reads > indexBack+busySlack {
 				t.Errorf("service was back after %s", writes+reads)
 			}
 			if circuitValue(t, s.Store, forReads)+circuitValue(t, s.Store, forWrites) != 0 {

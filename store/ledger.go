@@ -13,7 +13,10 @@ import (
 
 // sqlLedger keeps a node's ledger in a table of it. A segment is one row: about a thousand for a full range of ten
 // million IDs. When it was leased tells how fast the IDs are used.
-type sqlLedger struct{ db *sqldb.DB }
+type sqlLedger struct {
+	db     *sqldb.DB
+	shapes schema
+}
 
 // The columns are binary so that range tables compare byte by byte.
 const (
@@ -44,7 +47,7 @@ func (l sqlLedger) create(ctx context.Context) error {
 	if _, err := l.db.Exec(ctx, create); err != nil {
 		return fmt.Errorf("create the table gateway_segment: %w", err)
 	}
-	return nil
+	return groupings{l.db}.create(ctx)
 }
 
 // enter writes first and looks afterwards: of two gateways that were given overlapping segments at the same time, the one
@@ -66,10 +69,23 @@ func (l sqlLedger) enter(ctx context.Context, table string, issuer int, s idsegm
 		return false, fmt.Errorf("%w: it is noted, but not compared: %s", sqldb.ErrUnknown, err.Error())
 	}
 	if end <= s.Start {
-		return true, nil
+		return l.allowed(ctx, table, issuer, s)
 	}
 	// Left behind it would do no harm: nobody uses the segment.
 	_, err = l.db.Exec(ctx, "DELETE FROM gateway_segment WHERE range_table = ? AND issuer = ? AND start_id = ?", []byte(table), issuer, s.Start)
+	return false, err
+}
+
+// allowed lets a segment be used that was noted just now, or takes it back when this gateway's config groups the records of
+// its collection in another way.
+func (l sqlLedger) allowed(ctx context.Context, table string, issuer int, s idsegment.Segment) (bool, error) {
+	err := l.sameGrouping(ctx, table)
+	if err == nil {
+		return true, nil
+	}
+	if dropErr := l.shorten(ctx, table, issuer, s); dropErr != nil || !errors.Is(err, errGrouping) {
+		return false, fmt.Errorf("%w: it is noted, but not used: %s", sqldb.ErrUnknown, err.Error())
+	}
 	return false, err
 }
 

@@ -14,6 +14,8 @@ type Walk struct {
 	// After is the ID behind which the page begins, in the direction of the walk; 0 for where the walk begins. There need
 	// be no record at it.
 	After int64
+	// Group keeps to the records of a group; "" for all.
+	Group string
 	// Descending walks from the highest ID to the lowest.
 	Descending bool
 	// Limit is the most records, one at least. MaxBytes bounds their documents together; a larger one is a page of its own.
@@ -35,7 +37,7 @@ type Page struct {
 // met exactly once; one that comes or goes meanwhile may be met or not. What a page costs depends on its records and on
 // the number of nodes, not on how far into the collection it is.
 //
-// A record is a live row (I3, I4), so a list reads the nodes only, and is served without the index too. It has every
+// A record is a live row (I3, I4) that has not expired, so a list reads the nodes only, and is served without the index too. It has every
 // acknowledged record, and may have one whose create is not answered yet, or was answered with ErrUnknown.
 //
 // A list that needs a node which does not answer is ErrUnavailable, unless it has records before those of that node: then
@@ -45,7 +47,11 @@ func (s *Store) List(ctx context.Context, collection string, walk Walk) (Page, e
 		return Page{}, err
 	}
 	w := &walker{store: s, now: s.topology.Load(), collection: collection, walk: walk, left: walk.Limit + 1, bytes: walk.MaxBytes}
-	err := w.run(ctx)
+	run := w.run
+	if walk.Group != "" {
+		run = w.runGroup
+	}
+	err := run(ctx)
 	if len(w.found) == 0 || err == nil && len(w.found) <= walk.Limit && !w.cut {
 		return w.page(len(w.found), false, err)
 	}
@@ -133,12 +139,17 @@ func (w *walker) before(number int64) int64 {
 // look adds the rows of a range. Where its table does not exist, the error matches sqldb.ErrRejected.
 func (w *walker) look(ctx context.Context, on *node, number int64) error {
 	table := tableName(w.collection, number)
-	found, cut, err := on.rows.list(ctx, table, window{w.rest(), w.walk.Descending, w.left, w.bytes, len(w.found) == 0})
+	var found []row
+	var cut bool
+	err := w.store.tableOn(on, w.collection, number).fitting.fit(ctx)
+	if err == nil {
+		found, cut, err = on.rows.list(ctx, table, window{w.rest(), w.walk.Group, w.walk.Descending, w.left, w.bytes, len(w.found) == 0})
+	}
 	if err != nil {
 		return fmt.Errorf("list %s on %s: %w: %w", table, on.name, ErrUnavailable, err)
 	}
 	for i := range found {
-		w.bytes -= int64(len(found[i].Document))
+		w.bytes -= int64(found[i].size())
 	}
 	w.found, w.left, w.cut = append(w.found, found...), w.left-len(found), cut
 	return nil

@@ -6,11 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"keyrange/store/sqldb"
 )
 
 // window is what a look at a range table is to return.
 type window struct {
 	span
+	// group keeps to the rows of a group; "" for all. The table must be one of a collection with groups.
+	group      string
 	descending bool
 	// limit is the most rows, one at least.
 	limit int
@@ -35,16 +39,20 @@ const occupiedTables = 32
 // errCut ends the reading of rows.
 var errCut = errors.New("the window is full")
 
-// listRows lists through each, which reads whole rows.
-func listRows(ctx context.Context, w window, each func(ctx context.Context, where string, args []any, take func(row) error) error) (found []row, cut bool, err error) {
+// listRows lists the live rows that have not expired, through each, which reads whole rows.
+func listRows(ctx context.Context, engine sqldb.Engine, w window, each func(ctx context.Context, where string, args []any, take func(row) error) error) (found []row, cut bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	order, bytes := "ASC", int64(0)
 	if w.descending {
 		order = "DESC"
 	}
-	err = each(ctx, "WHERE id >= ? AND id < ? AND state = 0 ORDER BY id "+order+" LIMIT ?", []any{w.lo, w.hi, w.limit}, func(r row) error {
-		if bytes += int64(len(r.Document)); bytes > w.bytes && (len(found) > 0 || !w.some) {
+	where, args := "WHERE id >= ? AND id < ?", []any{w.lo, w.hi}
+	if w.group != "" {
+		where, args = "WHERE group_key = ? AND id >= ? AND id < ?", append([]any{[]byte(w.group)}, args...)
+	}
+	err = each(ctx, where+" AND state = 0 AND "+aliveSQL(engine)+" ORDER BY id "+order+" LIMIT ?", append(args, w.limit), func(r row) error {
+		if bytes += int64(r.size()); bytes > w.bytes && (len(found) > 0 || !w.some) {
 			// Without this, what the server has yet to send would be read to its end. It costs the connection.
 			cancel()
 			cut = true
@@ -59,14 +67,21 @@ func listRows(ctx context.Context, w window, each func(ctx context.Context, wher
 	return found, false, err
 }
 
+// The index of groups is named, lest a small LIMIT makes MySQL walk the whole table in the order of its IDs.
 func (m *mysqlRows) list(ctx context.Context, table string, w window) ([]row, bool, error) {
-	return listRows(ctx, w, func(ctx context.Context, where string, args []any, take func(row) error) error {
+	return listRows(ctx, sqldb.MySQL, w, func(ctx context.Context, where string, args []any, take func(row) error) error {
+		if w.group != "" {
+			where = "FORCE INDEX (" + groupIndex + ") " + where
+		}
 		return m.each(ctx, table, where, args, take)
 	})
 }
 
 func (s *sqliteRows) list(ctx context.Context, table string, w window) ([]row, bool, error) {
-	return listRows(ctx, w, func(ctx context.Context, where string, args []any, take func(row) error) error {
+	return listRows(ctx, sqldb.SQLite, w, func(ctx context.Context, where string, args []any, take func(row) error) error {
+		if w.group != "" {
+			where = "INDEXED BY " + groupIndexSQLite(table) + " " + where
+		}
 		return s.each(ctx, table, where, args, take)
 	})
 }

@@ -32,15 +32,15 @@ func TestRowsList(t *testing.T) {
 			want string
 			cut  bool
 		}{
-			"all":             {window{span{0, 99}, false, 99, plenty, false}, "[1 2 5 9 10]", false},
-			"descending":      {window{span{0, 99}, true, 99, plenty, false}, "[10 9 5 2 1]", false},
-			"limit":           {window{span{2, 99}, false, 2, plenty, false}, "[2 5]", false},
-			"end":             {window{span{2, 9}, true, 2, plenty, false}, "[5 2]", false},
-			"nothing":         {window{span{6, 9}, true, 2, plenty, true}, "[]", false},
-			"bytes":           {window{span{0, 99}, false, 99, 2*13 + 12, false}, "[1 2]", true},
-			"bytes, no more":  {window{span{9, 99}, false, 99, 2 * 13, false}, "[9 10]", false},
-			"one too large":   {window{span{0, 99}, false, 99, 1, true}, "[1]", true},
-			"none that large": {window{span{0, 99}, false, 99, 1, false}, "[]", true},
+			"all":             {window{span{0, 99}, "", false, 99, plenty, false}, "[1 2 5 9 10]", false},
+			"descending":      {window{span{0, 99}, "", true, 99, plenty, false}, "[10 9 5 2 1]", false},
+			"limit":           {window{span{2, 99}, "", false, 2, plenty, false}, "[2 5]", false},
+			"end":             {window{span{2, 9}, "", true, 2, plenty, false}, "[5 2]", false},
+			"nothing":         {window{span{6, 9}, "", true, 2, plenty, true}, "[]", false},
+			"bytes":           {window{span{0, 99}, "", false, 99, 2*13 + 12, false}, "[1 2]", true},
+			"bytes, no more":  {window{span{9, 99}, "", false, 99, 2 * 13, false}, "[9 10]", false},
+			"one too large":   {window{span{0, 99}, "", false, 99, 1, true}, "[1]", true},
+			"none that large": {window{span{0, 99}, "", false, 99, 1, false}, "[]", true},
 		} {
 			found, cut, err := r.list(ctx, "t", c.w)
 			ids := make([]int64, len(found))
@@ -51,11 +51,11 @@ func TestRowsList(t *testing.T) {
 				t.Errorf("%s: %v, cut %t, %v; want %s, cut %t", name, ids, cut, err, c.want, c.cut)
 			}
 		}
-		found, _, err := r.list(ctx, "t", window{span{9, 10}, false, 1, plenty, false})
+		found, _, err := r.list(ctx, "t", window{span{9, 10}, "", false, 1, plenty, false})
 		if want := testRow(9, "k9", `{"twelve":12}`); err != nil || len(found) != 1 || fmt.Sprint(found[0]) != fmt.Sprint(want) {
 			t.Errorf("listed %v, %v; want %v", found, err, want)
 		}
-		if _, _, err := r.list(ctx, "nowhere", window{span{9, 10}, false, 1, plenty, false}); !errors.Is(err, sqldb.ErrRejected) {
+		if _, _, err := r.list(ctx, "nowhere", window{span{9, 10}, "", false, 1, plenty, false}); !errors.Is(err, sqldb.ErrRejected) {
 			t.Errorf("a table that does not exist: %v", err)
 		}
 		for _, table := range []string{"empty", "fences"} {

@@ -39,6 +39,7 @@ func TestStoreReplyLost(t *testing.T) {
 	const insertEntry, removeEntry, replaceEntry = "\x02insert\x00", "\x02delete\x00", "\x02update\x00"
 	create := func(t *testing.T, d deployment, s *opened) { mustCreate(t, s, "k", "before") }
 	dangle := func(t *testing.T, d deployment, s *opened) { dangling(t, s, "k") }
+	expire := func(t *testing.T, d deployment, s *opened) { mustExpire(t, s, "k", time.Second) }
 	tests := []struct {
 		name, operation, match string
 		atIndex                bool
@@ -52,6 +53,9 @@ func TestStoreReplyLost(t *testing.T) {
 		{"Create/Row", "create", insertRow, false, nil, []error{nil}, []error{ErrUnknown}},
 		{"TakeOver/Fence", "create", insertRow, false, dangle, []error{ErrUnavailable}, []error{ErrUnavailable}},
 		{"TakeOver/Entry", "create", replaceEntry, true, dangle, []error{nil, ErrUnavailable}, []error{nil, ErrUnavailable}},
+		// An expired row may be removed twice.
+		{"TakeOver/Expired", "create", deleteRow, false, expire, []error{nil}, []error{nil}},
+		{"TakeOver/ExpiredByPut", "put", deleteRow, false, expire, []error{nil}, []error{nil}},
 		{"Update", "put", updateRow, false, create, []error{nil}, []error{ErrUnknown}},
 		{"Delete/Row", "delete", deleteRow, false, create, []error{ErrUnknown}, []error{nil}},
 		{"Delete/Entry", "delete", removeEntry, true, create, []error{nil}, []error{nil}},

@@ -11,12 +11,13 @@ const (
 	laneEntryInsert = "entry_insert"
 	laneEntryFind   = "entry_find"
 	laneEntryRemove = "entry_remove"
+	laneGroupInsert = "group_insert"
 	laneRowInsert   = "row_insert"
 	laneRowRead     = "row_read"
 	laneRowChange   = "row_change"
 )
 
-var laneKinds = []string{laneEntryInsert, laneEntryFind, laneEntryRemove, laneRowInsert, laneRowRead, laneRowChange}
+var laneKinds = []string{laneEntryInsert, laneEntryFind, laneEntryRemove, laneGroupInsert, laneRowInsert, laneRowRead, laneRowChange}
 
 // Kinds of writes, as the label "operation" names them.
 const (

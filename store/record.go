@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"keyrange/store/typed"
 )
 
 // MaxKeyBytes is the length of the longest business key, the same on every engine. (A MongoDB _id ends at 2,672 bytes
@@ -22,6 +20,12 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrMember: a member of the document is not what its column takes; a *typed.MemberError says which.
 	ErrMember = errors.New("invalid member")
+	// ErrGroup: the text is no group, or the collection has none; the message says why.
+	ErrGroup = errors.New("invalid group")
+	// ErrGroupMismatch: the record is in another group than the content that was to replace it. Groups never change.
+	ErrGroupMismatch = errors.New("the record is in another group")
+	// ErrNoDeletion: there is no deletion of this id, or it was done long ago.
+	ErrNoDeletion = errors.New("deletion not found")
 	// ErrTooLarge: the document does not fit the smallest node.
 	ErrTooLarge = errors.New("document too large")
 	// ErrNotFound: there is no record under the key.
@@ -63,7 +67,7 @@ type Content struct {
 	// ExpiresAt is when the record ceases to exist (UTC, microseconds); zero for never.
 	ExpiresAt time.Time
 	// split is the document in the columns of its collection, once that was checked; nil when the collection has none.
-	split *typed.Row
+	split *splitDocument
 }
 
 // Record is what a client sees under a key, with its metadata.

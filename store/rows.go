@@ -28,6 +28,8 @@ type row struct {
 	version              int64
 	token                token
 	createdAt, updatedAt time.Time
+	// expired says that the record had ceased to exist when the row was read, by the clock of the node.
+	expired bool
 	Content
 	// cells are the values of the columns that the collection declares, in their order: nil for NULL, or what the driver
 	// takes and gives.
@@ -37,11 +39,11 @@ type row struct {
 }
 
 // belongsTo reports whether the row is the record of a key.
-func (r *row) belongsTo(key string) bool { return r != nil && r.state == live && r.key == key }
+func (r *row) belongsTo(key string) bool { return r.alive() && r.key == key }
 
 // asFence is the row that proves that no record will ever live at its ID.
 func (r row) asFence() row {
-	r.state, r.cells = fence, nil
+	r.state, r.expired, r.cells = fence, false, nil
 	r.Content = Content{Document: []byte{}} // empty, not nil, which MySQL would take for NULL
 	return r
 }
@@ -64,13 +66,17 @@ func (r *row) record() (Record, error) {
 // size is about what the content of the row takes in a statement, in bytes.
 func (r *row) size() int { return typed.Row{Cells: r.cells, Rest: r.Document}.Bytes() }
 
-// rowChange is a conditional write to the live row of a key: it puts another content there, or deletes the row when
-// Document is nil.
+// rowChange is a conditional write to the live row of a key that has not expired: it puts another content there, or deletes
+// the row when Document is nil.
 type rowChange struct {
 	id  int64
 	key string
 	// versions that the row must have; none means any.
-	versions  []int64
+	versions []int64
+	// sameGroup demands that the row is in the group of Content, or in none when that is "".
+	sameGroup bool
+	// expired demands that the row has expired, instead of that it has not. Only for deleting it.
+	expired   bool
 	token     token
 	updatedAt time.Time
 	Content
@@ -112,6 +118,7 @@ type rows interface {
 	ledger
 	counter
 	scanner
+	grouper
 	lister
 	// insert adds rows and answers for each of them; nil means added. One that is refused fails alone.
 	insert(ctx context.Context, table string, batch []row) []error
@@ -124,9 +131,9 @@ type rows interface {
 // rowsOf picks the dialect of a node.
 func rowsOf(db *sqldb.DB, shapes schema) rows {
 	if db.Engine() == sqldb.SQLite {
-		return &sqliteRows{sqlLedger{db}, sqlCounter{db}, sqlScanner{db}, db, shapes}
+		return &sqliteRows{sqlLedger{db, shapes}, sqlCounter{db}, sqlScanner{db, shapes}, db, shapes}
 	}
-	return &mysqlRows{sqlLedger{db}, sqlCounter{db}, sqlScanner{db}, db, shapes, func() int64 { return db.Server().MaxPacketBytes }}
+	return &mysqlRows{sqlLedger{db, shapes}, sqlCounter{db}, sqlScanner{db, shapes}, db, shapes, func() int64 { return db.Server().MaxPacketBytes }}
 }
 
 // tableName names the range table of a collection and a range. Collection names are checked by config: letters, digits

@@ -145,12 +145,12 @@ func (m *mysqlRows) each(ctx context.Context, table, where string, args []any, t
 		var key, tok, group sql.RawBytes
 		var expires sql.NullTime
 		columns := []any{&f.id, &key, &f.state, &f.version, &tok, &f.createdAt, &f.updatedAt, &expires, &group, &f.Document}
-		if err := r.Scan(shape.destinations(columns, &f)...); err != nil {
+		if err := r.Scan(append(shape.destinations(columns, &f), &f.expired)...); err != nil {
 			return err
 		}
 		f.key, f.token, f.Group, f.ExpiresAt = string(key), tokenOf(tok), string(group), expires.Time
 		return take(f)
-	}, fmt.Sprintf("SELECT %s FROM `%s` %s", shape.names, table, where), args...)
+	}, fmt.Sprintf("SELECT %s, %s FROM `%s` %s", shape.names, expiredSQL(sqldb.MySQL), table, where), args...)
 }
 
 // momentMySQL is a moment as an argument; NULL for none.
@@ -162,8 +162,13 @@ func momentMySQL(t time.Time) any {
 }
 
 // condition is the WHERE clause of a conditional write, with its arguments.
-func (c *rowChange) condition() (string, []any) {
-	where := " WHERE id = ? AND biz_key = ? AND state = 0"
+func (c *rowChange) condition(engine sqldb.Engine) (string, []any) {
+	where := " WHERE id = ? AND biz_key = ? AND state = 0 AND "
+	if c.expired {
+		where += expiredSQL(engine)
+	} else {
+		where += aliveSQL(engine)
+	}
 	args := []any{c.id, []byte(c.key)}
 	if len(c.versions) > 0 {
 		where += " AND version IN (?" + strings.Repeat(",?", len(c.versions)-1) + ")"
@@ -171,12 +176,20 @@ func (c *rowChange) condition() (string, []any) {
 			args = append(args, v)
 		}
 	}
+	if c.sameGroup {
+		is := " <=> " // NULL equals NULL
+		if engine == sqldb.SQLite {
+			is = " IS "
+		}
+		where += " AND group_key" + is + "?"
+		args = append(args, groupArgument(c.Group))
+	}
 	return where, args
 }
 
 // statement is the SQL of one change.
 func (m *mysqlRows) statement(table string, change *rowChange) sqldb.Statement {
-	where, args := change.condition()
+	where, args := change.condition(sqldb.MySQL)
 	if change.removes() {
 		return sqldb.Statement{SQL: fmt.Sprintf("DELETE FROM `%s`%s", table, where), Args: args}
 	}

@@ -38,6 +38,11 @@ func (s *sqliteRows) prepare(ctx context.Context, table string) error {
 	if _, err := s.db.Exec(ctx, fmt.Sprintf(createRangeTableSQLite, table, s.shapes.of(table).definitions(sqldb.SQLite))); err != nil {
 		return fmt.Errorf("create table %s: %w", table, err)
 	}
+	if s.shapes.of(table).grouped() {
+		if err := indexGroups(ctx, s.db, table); err != nil {
+			return err
+		}
+	}
 	return s.sqlLedger.create(ctx)
 }
 
@@ -92,7 +97,7 @@ func (s *sqliteRows) each(ctx context.Context, table, where string, args []any, 
 		var created, updated int64
 		var expires sql.NullInt64
 		columns := []any{&f.id, &key, &f.state, &f.version, &tok, &created, &updated, &expires, &group, &f.Document}
-		if err := r.Scan(shape.destinations(columns, &f)...); err != nil {
+		if err := r.Scan(append(shape.destinations(columns, &f), &f.expired)...); err != nil {
 			return err
 		}
 		f.key, f.token, f.Group = string(key), tokenOf(tok), string(group)
@@ -101,7 +106,7 @@ func (s *sqliteRows) each(ctx context.Context, table, where string, args []any, 
 			f.ExpiresAt = time.UnixMicro(expires.Int64).UTC()
 		}
 		return take(f)
-	}, fmt.Sprintf(`SELECT %s FROM "%s" %s`, shape.names, table, where), args...)
+	}, fmt.Sprintf(`SELECT %s, %s FROM "%s" %s`, shape.names, expiredSQL(sqldb.SQLite), table, where), args...)
 }
 
 // momentSQLite is a moment as an argument; NULL for none.
@@ -131,7 +136,7 @@ func (s *sqliteRows) change(ctx context.Context, table string, batch []rowChange
 
 // changeOne runs one change in a transaction.
 func (s *sqliteRows) changeOne(ctx context.Context, tx *sql.Tx, table string, change *rowChange) (changed, error) {
-	where, args := change.condition()
+	where, args := change.condition(sqldb.SQLite)
 	if change.removes() {
 		result, err := tx.ExecContext(ctx, fmt.Sprintf(`DELETE FROM "%s"%s`, table, where), args...)
 		if err != nil {

@@ -15,8 +15,12 @@ type brief struct {
 	id    int64
 	key   string
 	state rowState
+	// group is that of a row of a grouped collection.
+	group string
 	// updatedAt is when a fence was made, by the clock of the gateway that made it.
 	updatedAt time.Time
+	// overdue: it has expired, expiryGrace or longer ago. Until then it passes for a row like any other.
+	overdue bool
 }
 
 // belongsTo reports whether the row, which may be nil for none, is the record of a key.
@@ -35,12 +39,17 @@ type scanner interface {
 	glance(ctx context.Context, table string, ids []int64) ([]brief, error)
 	// purge deletes those of the rows, one at least, that are fences and were made before a moment, and returns how many.
 	purge(ctx context.Context, table string, ids []int64, before time.Time) (int64, error)
+	// expire deletes those of the rows, one at least, that are overdue, and returns how many.
+	expire(ctx context.Context, table string, ids []int64) (int64, error)
 }
 
 // sqlScanner scans in words that all engines understand.
 //
 // Safety: as for mysqlRows.
-type sqlScanner struct{ db *sqldb.DB }
+type sqlScanner struct {
+	db     *sqldb.DB
+	shapes schema
+}
 
 func (s sqlScanner) tables(ctx context.Context) (names []string, err error) {
 	query := "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
@@ -64,13 +73,20 @@ func (s sqlScanner) top(ctx context.Context, table string) (id int64, err error)
 }
 
 func (s sqlScanner) scan(ctx context.Context, table string, within span, limit int) ([]brief, error) {
-	return s.briefs(ctx, fmt.Sprintf("SELECT id, biz_key, state, updated_at FROM `%s` WHERE id >= ? AND id < ? ORDER BY id LIMIT ?", table),
-		[]any{within.lo, within.hi, limit})
+	return s.briefs(ctx, table, "id >= ? AND id < ? ORDER BY id LIMIT ?", []any{within.lo, within.hi, limit})
 }
 
 func (s sqlScanner) glance(ctx context.Context, table string, ids []int64) ([]brief, error) {
 	list, args := idList(ids)
-	return s.briefs(ctx, fmt.Sprintf("SELECT id, biz_key, state, updated_at FROM `%s` WHERE id IN (%s)", table, list), args)
+	return s.briefs(ctx, table, "id IN ("+list+")", args)
+}
+
+// groupColumn is the column of groups, of tables that have any. Others may lack it.
+func (s sqlScanner) groupColumn(table string) string {
+	if s.shapes.of(table).grouped() {
+		return "group_key"
+	}
+	return "NULL"
 }
 
 // idList is the inside of an IN clause, with its arguments.
@@ -82,22 +98,29 @@ func idList(ids []int64) (string, []any) {
 	return "?" + strings.Repeat(",?", len(ids)-1), args
 }
 
-func (s sqlScanner) briefs(ctx context.Context, query string, args []any) (found []brief, err error) {
+func (s sqlScanner) briefs(ctx context.Context, table, where string, args []any) ([]brief, error) {
+	return s.briefsOf(ctx, table, "`"+table+"`", where, args)
+}
+
+// briefsOf reads from a table as from says it.
+func (s sqlScanner) briefsOf(ctx context.Context, table, from, where string, args []any) (found []brief, err error) {
+	query := fmt.Sprintf("SELECT id, biz_key, state, updated_at, state = 0 AND %s, %s FROM %s WHERE %s",
+		overdueSQL(s.db.Engine()), s.groupColumn(table), from, where)
 	err = s.db.Query(ctx, func(r *sql.Rows) error {
 		var b brief
-		var key sql.RawBytes
+		var key, group sql.RawBytes
 		var micros int64
 		at := any(&b.updatedAt)
 		if s.db.Engine() == sqldb.SQLite {
 			at = &micros
 		}
-		if err := r.Scan(&b.id, &key, &b.state, at); err != nil {
+		if err := r.Scan(&b.id, &key, &b.state, at, &b.overdue, &group); err != nil {
 			return err
 		}
 		if at == any(&micros) {
 			b.updatedAt = time.UnixMicro(micros).UTC()
 		}
-		b.key = string(key)
+		b.key, b.group = string(key), string(group)
 		found = append(found, b)
 		return nil
 	}, query, args...)
@@ -111,6 +134,15 @@ func (s sqlScanner) purge(ctx context.Context, table string, ids []int64, before
 		moment = before.UnixMicro()
 	}
 	result, err := s.db.Exec(ctx, fmt.Sprintf("DELETE FROM `%s` WHERE id IN (%s) AND state = 1 AND updated_at < ?", table, list), append(args, moment)...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+func (s sqlScanner) expire(ctx context.Context, table string, ids []int64) (int64, error) {
+	list, args := idList(ids)
+	result, err := s.db.Exec(ctx, fmt.Sprintf("DELETE FROM `%s` WHERE id IN (%s) AND state = 0 AND %s", table, list, overdueSQL(s.db.Engine())), args...)
 	if err != nil {
 		return 0, err
 	}
@@ -141,5 +173,10 @@ func (g *guardedRows) glance(ctx context.Context, table string, ids []int64) (fo
 
 func (g *guardedRows) purge(ctx context.Context, table string, ids []int64, before time.Time) (n int64, err error) {
 	err = g.writes.peek(func() error { n, err = g.rows.purge(ctx, table, ids, before); return err })
+	return n, err
+}
+
+func (g *guardedRows) expire(ctx context.Context, table string, ids []int64) (n int64, err error) {
+	err = g.writes.peek(func() error { n, err = g.rows.expire(ctx, table, ids); return err })
 	return n, err
 }

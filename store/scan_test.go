@@ -24,10 +24,16 @@ func TestRowsScan(t *testing.T) {
 			if id%5 == 0 {
 				added = added.asFence()
 			}
+			switch id {
+			case 2:
+				added.ExpiresAt = time.Now().Add(-time.Second)
+			case 9:
+				added.ExpiresAt = time.Now().Add(-time.Hour)
+			}
 			if err := r.insert(ctx, "t", []row{added})[0]; err != nil {
 				t.Fatal(err)
 			}
-			want = append(want, brief{id, added.key, added.state, added.updatedAt})
+			want = append(want, brief{id: id, key: added.key, state: added.state, updatedAt: added.updatedAt, overdue: id == 9})
 		}
 		for _, limit := range []int{1, 2, 6, 100} {
 			var got []brief

@@ -188,6 +188,9 @@ func TestSchemaGrowsOnline(t *testing.T) {
 		for i := range 60 {
 			create(old, fmt.Sprint("older", i), `"total":5`)
 		}
+		if page, err := next.List(t.Context(), testCollection, Walk{Limit: 200, MaxBytes: 1 << 20}); err != nil || len(page.Records) != 91 {
+			t.Errorf("listed %d records, %v", len(page.Records), err)
+		}
 		for i := range 60 {
 			key := fmt.Sprint("older", i)
 			wantDocument(t, next, key, []byte(fmt.Sprintf(`{"key":%q,"total":5.00}`, key)))

@@ -26,16 +26,16 @@ type shape struct {
 	columns []column
 	// layout says which members of a document the columns are for; nil for a collection that keeps documents whole.
 	layout *typed.Layout
-	// grouped tables find the rows of a group by an index.
-	grouped bool
+	// group is the member of a document that holds its group; "" for none. Grouped tables find the rows of a group by an index.
+	group string
 	// names lists all columns, places a placeholder for each, and sets an assignment for each of columns, with a comma
 	// before it.
 	names, places, sets string
 }
 
 // newShape makes the texts of a shape.
-func newShape(grouped bool, columns ...column) *shape {
-	s := &shape{columns: columns, grouped: grouped, names: ownColumns, places: "(?" + strings.Repeat(",?", ownColumnCount+len(columns)-1) + ")"}
+func newShape(group string, columns ...column) *shape {
+	s := &shape{columns: columns, group: group, names: ownColumns, places: "(?" + strings.Repeat(",?", ownColumnCount+len(columns)-1) + ")"}
 	for _, c := range columns {
 		s.names += ", `" + c.name + "`"
 		s.sets += ", `" + c.name + "` = ?"
@@ -43,13 +43,16 @@ func newShape(grouped bool, columns ...column) *shape {
 	return s
 }
 
+// grouped reports whether rows are found by their group.
+func (s *shape) grouped() bool { return s.group != "" }
+
 // shapeOf is the shape of a collection.
 func shapeOf(c Collection) *shape {
 	columns := make([]column, len(c.Columns))
 	for i, typedColumn := range c.Columns {
 		columns[i] = column{typedColumn.Name, typedColumn.Type.MySQL(), typedColumn.Type.SQLite()}
 	}
-	s := newShape(c.Grouped, columns...)
+	s := newShape(c.Group, columns...)
 	if len(columns) > 0 {
 		s.layout = typed.NewLayout(c.KeyMember, c.Columns, c.KeepUnknown)
 	}
@@ -63,7 +66,7 @@ func (s *shape) width() int { return ownColumnCount + len(s.columns) }
 type schema map[string]*shape
 
 // plain is the shape of a collection of which nothing is declared.
-var plain = newShape(false)
+var plain = newShape("")
 
 // of returns the shape of a range table.
 func (s schema) of(table string) *shape {
@@ -90,6 +93,9 @@ func (s *shape) definitions(engine sqldb.Engine) string {
 			definition = c.sqlite
 		}
 		text.WriteString(",\n\t`" + c.name + "` " + definition)
+	}
+	if s.grouped() && engine == sqldb.MySQL {
+		text.WriteString(",\n\tKEY " + groupIndex + " (group_key, id)")
 	}
 	return text.String()
 }

@@ -16,6 +16,9 @@ import (
 func (w *simWorld) lookAtTheEnd() {
 	w.calm = true
 	w.tracef("the end: all is quiet")
+	for len(w.waiting()) > 0 && len(w.violations) == 0 {
+		w.advance(time.Minute) // calls that stall and that nobody waits for: their end may open a circuit
+	}
 	for len(w.late) > 0 && len(w.violations) == 0 {
 		w.land(w.rng.IntN(len(w.late)))
 	}
@@ -79,10 +82,13 @@ func (w *simWorld) checkEffects(op *simOperation) {
 	}
 }
 
-// simState is what a key holds: a document under a tag, or nothing.
+// simState is what a key holds: a document under a tag, or nothing. Once the moment of its expiry has come, it is nothing;
+// an operation that was under way at that moment may have met either.
 type simState struct {
 	document string
 	tag      Tag
+	// expires is in nanoseconds since 1970; 0 for never.
+	expires int64
 }
 
 func (s simState) exists() bool { return s.tag != Tag{} }
@@ -97,6 +103,8 @@ type simAnswer struct {
 	outcome  simOutcome
 	document string
 	tag      Tag
+	// until is the latest moment at which the operation may have taken effect, as simState.expires.
+	until int64
 }
 
 // simRegister is one key as its clients are promised it to be: a register that holds a document and its tag, or nothing.
@@ -107,8 +115,20 @@ var simRegister = porcupine.Model{
 	},
 }
 
-// step says whether a key in this state may answer an operation so, and what it holds afterwards.
+// step says whether a key in this state may answer an operation so, and what it holds afterwards, given that its record
+// may expire before.
 func (s simState) step(op *simOperation, a simAnswer) (possible bool, next simState) {
+	if s.expires == 0 || op.began.UnixNano() < s.expires {
+		possible, next = s.answer(op, a)
+	}
+	if !possible && s.expires != 0 && a.until >= s.expires {
+		return simState{}.answer(op, a)
+	}
+	return possible, next
+}
+
+// answer is step for a record that does not expire before.
+func (s simState) answer(op *simOperation, a simAnswer) (possible bool, next simState) {
 	switch a.outcome {
 	case outcomeNotFound:
 		return !s.exists(), s
@@ -119,14 +139,17 @@ func (s simState) step(op *simOperation, a simAnswer) (possible bool, next simSt
 	}
 	switch op.kind {
 	case simGet:
-		return s == simState{a.document, a.tag}, s
+		return s.document == a.document && s.tag == a.tag, s
 	case simDelete:
 		if s.exists() && s.satisfies(op.cond) {
 			return true, simState{}
 		}
 		return a.outcome == outcomeUnknown, s // it came too late to change anything
 	}
-	next = simState{op.document, a.tag}
+	next = simState{document: op.document, tag: a.tag}
+	if !op.expires.IsZero() {
+		next.expires = op.expires.UnixNano()
+	}
 	if a.tag.Version == 1 {
 		return !s.exists() && !op.cond.demanded(), next
 	}
@@ -141,6 +164,7 @@ func (w *simWorld) history(key string) []porcupine.Operation {
 	for _, op := range w.operations {
 		a := simAnswer{outcome: outcomeOf(op.result.err), document: string(op.result.record.Document), tag: op.result.record.Tag}
 		returned := op.returned
+		a.until = op.ended.UnixNano()
 		var conflict *ConflictError
 		switch {
 		case op.key != key, a.outcome == outcomeRefused:
@@ -150,7 +174,7 @@ func (w *simWorld) history(key string) []porcupine.Operation {
 		case a.outcome == outcomeUnknown && op.kind == simGet:
 			continue
 		case a.outcome == outcomeUnknown:
-			returned = math.MaxInt64
+			returned, a.until = math.MaxInt64, math.MaxInt64
 			if wrote := w.db.written[op.document]; op.kind != simDelete && len(wrote) == 0 {
 				continue
 			} else if op.kind != simDelete {

@@ -35,13 +35,17 @@ type simOperation struct {
 	key      string
 	document string
 	cond     Condition
-	timeout  time.Duration
+	// expires is the expiry that a create or a put gives the record; zero for none.
+	expires time.Time
+	timeout time.Duration
 
 	ctx    context.Context
 	cancel context.CancelFunc
 	began  time.Time
 	// called and returned are moments of the world's clock; returned is 0 while the operation runs.
 	called, returned int64
+	// ended is when it returned, by the clock of the nodes.
+	ended time.Time
 	// killed: its gateway died, and nobody heard anything.
 	killed bool
 	// heard and took are what its goroutine heard and when; result is what counts.
@@ -66,7 +70,11 @@ func (r simResult) String() string {
 }
 
 func (op *simOperation) String() string {
-	return fmt.Sprintf("operation %d of client %d on %s: %s %s %s%s", op.number, op.client.number, op.gateway.name, op.kind, op.key, op.document, describeCondition(op.cond))
+	text := fmt.Sprintf("operation %d of client %d on %s: %s %s %s%s", op.number, op.client.number, op.gateway.name, op.kind, op.key, op.document, describeCondition(op.cond))
+	if !op.expires.IsZero() {
+		text += " until " + op.expires.Sub(op.client.gateway.world.birth).String()
+	}
+	return text
 }
 
 func describeCondition(c Condition) string {
@@ -105,6 +113,10 @@ func (w *simWorld) startNext(c *simClient) {
 	}
 	if op.kind == simPut || op.kind == simDelete {
 		op.cond = w.condition(op.key)
+	}
+	if w.mortal && (op.kind == simCreate || op.kind == simPut) && w.rng.IntN(2) == 0 {
+		lives := []time.Duration{takeOverPoll, takeOverGrace, time.Second, 5 * time.Second}
+		op.expires = time.Now().Add(lives[w.rng.IntN(len(lives))])
 	}
 	op.timeout = []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second}[w.rng.IntN(3)]
 	op.timeout += time.Duration(w.rng.IntN(50_000_000))
@@ -164,13 +176,13 @@ func (w *simWorld) start(op *simOperation) {
 
 // perform calls the store, or what a mutant has in its place.
 func (w *simWorld) perform(op *simOperation) (r simResult) {
-	s, document := op.gateway.store, []byte(op.document)
+	s, content := op.gateway.store, Content{Document: []byte(op.document), ExpiresAt: op.expires}
 	switch op.kind {
 	case simCreate:
-		r.record, r.err = s.Create(op.ctx, simCollection, op.key, Content{Document: document})
+		r.record, r.err = s.Create(op.ctx, simCollection, op.key, content)
 		r.created = r.err == nil
 	case simPut:
-		r.record, r.created, r.err = s.Put(op.ctx, simCollection, op.key, Content{Document: document}, op.cond)
+		r.record, r.created, r.err = s.Put(op.ctx, simCollection, op.key, content, op.cond)
 	case simDelete:
 		switch {
 		case w.mutant == mutantIndexFirst && !op.cond.demanded():
@@ -222,6 +234,7 @@ func (w *simWorld) collect() {
 // end notes how an operation ended and lets its client go on.
 func (w *simWorld) end(op *simOperation, r simResult) {
 	op.cancel()
+	op.ended = time.Now()
 	w.clock++
 	op.returned, op.result, op.client.current = w.clock, r, nil
 	w.tracef("operation %d ends: %s", op.number, r)

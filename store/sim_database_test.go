@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"keyrange/index"
 )
@@ -19,12 +20,13 @@ type simDatabases struct {
 	// written lists which versions of records came to hold a document. Documents are unique to operations, so this is what
 	// an operation really did, whatever its client was told.
 	written map[string][]Tag
+	mutant  simMutant
 	// broken takes the invariants that a change broke.
 	broken func(format string, args ...any)
 }
 
 func newSimDatabases(broken func(format string, args ...any)) *simDatabases {
-	return &simDatabases{map[string]int64{}, map[int64]row{}, map[int64]bool{}, map[string][]int64{}, map[string][]Tag{}, broken}
+	return &simDatabases{map[string]int64{}, map[int64]row{}, map[int64]bool{}, map[string][]int64{}, map[string][]Tag{}, mutantNone, broken}
 }
 
 func (d *simDatabases) insertEntry(e index.Entry) bool {
@@ -89,21 +91,56 @@ func (d *simDatabases) insertRow(r row) {
 	d.check(r.key)
 }
 
+// read returns the row at an ID as it is at this moment: the clock of the world is that of every node.
+func (d *simDatabases) read(id int64) (r row, ok bool) {
+	r, ok = d.rows[id]
+	now := time.Now()
+	if d.mutant == mutantHasty {
+		now = now.Add(takeOverPoll)
+	}
+	r.expired = !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(now)
+	return r, ok
+}
+
+// expired lists the IDs of all expired rows, in order.
+func (d *simDatabases) expired() []int64 {
+	var ids []int64
+	for id := range d.rows {
+		if r, _ := d.read(id); r.outlived(r.key) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// change runs a conditional write.
 func (d *simDatabases) change(c *rowChange) changed {
-	r, ok := d.rows[c.id]
+	r, ok := d.read(c.id)
+	switch {
+	case c.expired && d.mutant == mutantUnburied:
+		return changed{ok: true}
+	case c.expired != r.expired && (c.expired || d.mutant != mutantRevive):
+		return changed{}
+	}
+	r.expired = false // it is as it is asked for
 	if !ok || !r.belongsTo(c.key) || len(c.versions) > 0 && !slices.Contains(c.versions, r.version) {
 		return changed{}
 	}
 	if c.removes() {
-		delete(d.rows, c.id)
-		d.alive[c.key] = slices.DeleteFunc(d.alive[c.key], func(id int64) bool { return id == c.id })
+		d.removeRow(c.id, c.key)
 		return changed{ok: true}
 	}
 	r.version++
-	r.token, r.updatedAt, r.Document = c.token, c.updatedAt, c.Document
+	r.token, r.updatedAt, r.Content = c.token, c.updatedAt, c.Content
 	d.rows[c.id] = r
 	d.written[string(r.Document)] = append(d.written[string(r.Document)], r.tag())
 	return changed{ok: true, version: r.version}
+}
+
+func (d *simDatabases) removeRow(id int64, key string) {
+	delete(d.rows, id)
+	d.alive[key] = slices.DeleteFunc(d.alive[key], func(other int64) bool { return other == id })
 }
 
 // check holds the invariants of a key that are true at every moment, not only when all is quiet.

@@ -218,7 +218,8 @@ func (n *simRows) read(ctx context.Context, _ string, ids []int64) ([]row, error
 			return
 		}
 		for _, id := range ids {
-			if r, ok := n.world.db.rows[id]; ok {
+			if r, ok := n.world.db.read(id); ok {
+				r.expired = r.expired && n.world.mutant != mutantStale
 				found = append(found, r)
 				n.world.tracef("  found %s", describeRow(r))
 			}
@@ -242,7 +243,11 @@ func (n *simRows) change(ctx context.Context, _ string, batch []rowChange) []ans
 	c := n.call(ctx, len(batch), true, "%s", strings.Join(names, ", "))
 	run := func(tell bool) {
 		for i := range batch {
-			if done := n.world.db.change(&batch[i]); tell {
+			done := n.world.db.change(&batch[i])
+			if done.ok && batch[i].expired {
+				n.world.stats.expired++
+			}
+			if tell {
 				answers[i] = answer[changed]{value: done}
 				n.world.tracef("  %s: %v", names[i], done)
 			}
@@ -270,6 +275,9 @@ func describeChange(c *rowChange) string {
 	what := "update to " + string(c.Document)
 	if c.removes() {
 		what = "delete"
+	}
+	if c.expired {
+		what += " expired"
 	}
 	if len(c.versions) > 0 {
 		return fmt.Sprintf("%s {%s %d} at %v", what, c.key, c.id, c.versions)

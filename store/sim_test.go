@@ -21,9 +21,10 @@ import (
 // says so. Thus each run is one interleaving of two gateways, their clients, crashes and lost replies, and a seed plays
 // the same one again.
 //
-// What clients are told is checked to be linearizable, key by key, and the databases after each change and at the end: a
-// row lives at most once (I2), a live row's entry points at it and it can be read (I3), a key has one live row (I4), a
-// refusal changed nothing (I6), every operation ends in time (I8), and no alarm is raised (I1).
+// What clients are told is checked to be linearizable, key by key, where a record with an expiry is to be there until then
+// and not after; and the databases after each change and at the end: a row lives at most once (I2), a live row's entry
+// points at it and it can be read (I3), a key has one live row (I4), a refusal changed nothing (I6), every operation ends in
+// time (I8), and no alarm is raised (I1).
 
 const (
 	// simSeeds is how many seeds are played by default, SIM_SEEDS another number.
@@ -126,7 +127,11 @@ func TestSimulationReplays(t *testing.T) {
 
 // TestSimulationCatches breaks the protocol in ways that are known to be wrong: each must show.
 func TestSimulationCatches(t *testing.T) {
-	for _, mutant := range []simMutant{mutantNoFence, mutantBlindResend, mutantIndexFirst, mutantEarlyPurge, mutantUnconfirmed, mutantClaimed} {
+	mutants := []simMutant{
+		mutantNoFence, mutantBlindResend, mutantIndexFirst, mutantEarlyPurge, mutantUnconfirmed, mutantClaimed,
+		mutantUnburied, mutantRevive, mutantHasty, mutantStale,
+	}
+	for _, mutant := range mutants {
 		t.Run(strings.ReplaceAll(string(mutant), " ", "_"), func(t *testing.T) {
 			played, _, broken := playSeeds(t, mutant, simSeeds, simForever)
 			if broken == 0 {

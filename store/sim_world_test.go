@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"keyrange/index"
 )
 
 // simMutant is a known-bad variant of the protocol, made of fakes and alternative operations. The simulation must catch
@@ -28,6 +30,14 @@ const (
 	mutantUnconfirmed simMutant = "unconfirmed 404"
 	// mutantClaimed takes a delete that finds nothing when it is sent again for one that came through before.
 	mutantClaimed simMutant = "claimed delete"
+	// mutantUnburied takes the entry of an expired row over without removing the row.
+	mutantUnburied simMutant = "unburied"
+	// mutantRevive changes rows without looking whether they have expired.
+	mutantRevive simMutant = "revive"
+	// mutantHasty takes records for expired a little too early.
+	mutantHasty simMutant = "hasty"
+	// mutantStale reads rows without looking whether they have expired.
+	mutantStale simMutant = "stale"
 )
 
 // maxSimSteps is far above what a simulation takes; one that gets there does not end (I8).
@@ -45,6 +55,8 @@ type simWorld struct {
 	atomic bool
 	cached bool
 	faults float64
+	// mortal: some records have an expiry.
+	mortal bool
 	keys   []string
 	// lateWeight and startWeight are how likely an overdue effect lands, and the next operation starts, compared with a
 	// waiting call being answered.
@@ -89,7 +101,7 @@ type simEffect struct {
 
 // simStats counts what simulations did.
 type simStats struct {
-	operations, unknown, refused, calls, faults, landed, kills, merged int
+	operations, unknown, refused, calls, faults, landed, kills, merged, expired int
 }
 
 func (s *simStats) add(o simStats) {
@@ -101,12 +113,14 @@ func (s *simStats) add(o simStats) {
 	s.landed += o.landed
 	s.kills += o.kills
 	s.merged += o.merged
+	s.expired += o.expired
 }
 
 // String is for the log.
 func (s simStats) String() string {
 	return fmt.Sprintf("%d operations (%d outcomes unknown, %d refused), %d gateways killed, %d calls to databases (%d went wrong, "+
-		"%d landed late, %d carried several requests)", s.operations, s.unknown, s.refused, s.kills, s.calls, s.faults, s.landed, s.merged)
+		"%d landed late, %d carried several requests), %d expired rows removed", s.operations, s.unknown, s.refused, s.kills, s.calls, s.faults,
+		s.landed, s.merged, s.expired)
 }
 
 // newSimWorld draws a world from a seed. It must be called within a bubble.
@@ -125,6 +139,8 @@ func newSimWorld(seed uint64, mutant simMutant, tracing bool) *simWorld {
 	w.startWeight = []int{2, 8, 32}[w.rng.IntN(3)]
 	w.impatient = w.rng.IntN(4) == 0
 	w.kills = max(0, w.rng.IntN(5)-2)
+	w.mortal = w.rng.IntN(2) == 0
+	w.db.mutant = mutant
 	for range 2 {
 		g := w.startGateway()
 		for range 1 + w.rng.IntN(4) {
@@ -192,6 +208,9 @@ func (w *simWorld) step() bool {
 		if !g.dead && g.broken() {
 			choices = append(choices, choice{2, g.mend})
 		}
+	}
+	for _, id := range w.db.expired() {
+		choices = append(choices, choice{1, func() { w.sweepExpired(id) }})
 	}
 	if w.mutant == mutantEarlyPurge {
 		for _, id := range w.db.fences() {
@@ -301,6 +320,17 @@ func (w *simWorld) replaceGateway(g *simGateway) {
 func (w *simWorld) purge(id int64) {
 	w.tracef("the fence at %d is purged", id)
 	delete(w.db.rows, id)
+}
+
+// sweepExpired removes an expired row as the sweeper does: its entry goes later, or never.
+func (w *simWorld) sweepExpired(id int64) {
+	r := w.db.rows[id]
+	w.tracef("the expired row at %d is removed", id)
+	w.db.removeRow(id, r.key)
+	w.stats.expired++
+	if w.rng.IntN(4) > 0 {
+		w.later(fmt.Sprintf("sweeper: remove {%s %d}", r.key, id), func() { w.db.removeEntry(index.Entry{Key: r.key, ID: id}) })
+	}
 }
 
 // shutDown ends all goroutines, which the bubble demands.

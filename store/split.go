@@ -8,11 +8,22 @@ import (
 	"keyrange/store/typed"
 )
 
+// splitDocument is a document in columns, with the document that a read will make of it.
+type splitDocument struct {
+	typed.Row
+	document []byte
+}
+
+// isOf reports whether it was made for that document, and not for one that has been replaced since.
+func (s *splitDocument) isOf(document []byte) bool {
+	return s != nil && len(document) == len(s.document) && &document[0] == &s.document[0]
+}
+
 // split puts the document of a write into the columns of its collection, if it has any, and makes it what a read will
 // return. The error matches ErrMember or ErrTooLarge. Doing it twice changes nothing.
 func (s *Store) split(collection, key string, content *Content) error {
 	shape := s.shapes[collection]
-	if shape == nil || shape.layout == nil || content.split != nil {
+	if shape == nil || shape.layout == nil || content.split.isOf(content.Document) {
 		return nil
 	}
 	r, err := shape.layout.Split(content.Document)
@@ -27,7 +38,7 @@ func (s *Store) split(collection, key string, content *Content) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnreadable, err) // a defect of this program: what was made cannot be read
 	}
-	content.Document, content.split = document, &r
+	content.Document, content.split = document, &splitDocument{r, document}
 	return nil
 }
 
@@ -49,7 +60,7 @@ func (s *Store) toColumns(collection string, state rowState, key string, content
 	if err := s.split(collection, key, content); err != nil {
 		return err
 	}
-	if content.split != nil {
+	if content.split.isOf(content.Document) {
 		*cells, content.Document = content.split.Cells, content.split.Rest
 	}
 	return nil

@@ -33,6 +33,8 @@ type deployment struct {
 	Ranges    []string
 	Size      int64
 	Placement Placement
+	// Group is the member that records are grouped by; "" for none.
+	Group string
 	// Drains says which nodes take no new records, when not nil.
 	Drains []bool
 	// CacheBytes is on by default; a test may turn it off.
@@ -138,7 +140,7 @@ func (d deployment) try(ctx context.Context, logTo io.Writer) (*opened, error) {
 	logger := slog.New(slog.NewTextHandler(logTo, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	o.Store, err = New(ctx, Config{
 		Fleet: Fleet{Map: layout, Nodes: dbs, Issuers: issuers}, Index: ix, Identity: identity, CacheBytes: d.CacheBytes, Placement: d.Placement,
-		Collections: []Collection{{Name: testCollection, KeyMember: "key", Columns: d.Columns, KeepUnknown: d.KeepUnknown}},
+		Collections: []Collection{{Name: testCollection, Group: d.Group, KeyMember: "key", Columns: d.Columns, KeepUnknown: d.KeepUnknown}},
 		Sequences:   idsegment.Options{MinStep: 10, MaxStep: 1000, Logger: logger}, Now: time.Now, Logger: logger,
 	})
 	if err != nil {

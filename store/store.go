@@ -47,8 +47,8 @@ type Config struct {
 type Collection struct {
 	// Name is made of letters, digits and underscores.
 	Name string
-	// Grouped collections find the records of a group.
-	Grouped bool
+	// Group is the member of a document that holds the group of its record; "" when the records have none.
+	Group string
 	// KeyMember is the JSON member of a document that holds its key. It is only looked at with Columns.
 	KeyMember string
 	// Columns keep members of documents apart, so that other tools can query them; none keeps documents whole. Their names
@@ -69,13 +69,17 @@ type Store struct {
 	issuers    []*issuer
 	placements map[string]*placement
 	entries    map[string]*entries
-	shapes     schema
-	tables     sync.Map // tableKey to *table, made on first use
-	issued     *lane[struct{}, issuedRanges]
-	cache      *keyCache
-	metrics    *metrics
-	gauge      gauge
-	sweeper    *sweeper
+	// directories are those of the collections with groups; places is what all of them remember.
+	directories map[string]*directory
+	places      *placeCache
+	deleter     *deleter
+	shapes      schema
+	tables      sync.Map // tableKey to *table, made on first use
+	issued      *lane[struct{}, issuedRanges]
+	cache       *keyCache
+	metrics     *metrics
+	gauge       gauge
+	sweeper     *sweeper
 	// background is the context of what runs on its own; tasks counts it. Both end with Close.
 	background context.Context
 	stop       context.CancelFunc
@@ -90,8 +94,10 @@ type Store struct {
 func New(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		identity: cfg.Identity, now: cfg.Now, log: cfg.Logger,
-		placements: map[string]*placement{}, entries: map[string]*entries{}, shapes: schema{}, cache: newKeyCache(cfg.CacheBytes),
+		placements: map[string]*placement{}, entries: map[string]*entries{}, shapes: schema{}, directories: map[string]*directory{},
 	}
+	cacheBytes, placeBytes := shareCache(cfg.CacheBytes, cfg.Collections)
+	s.cache, s.places = newKeyCache(cacheBytes), newPlaceCache(placeBytes)
 	var names []string
 	for _, c := range cfg.Collections {
 		names = append(names, c.Name)
@@ -113,7 +119,11 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	for _, collection := range names {
 		s.placements[collection] = newPlacement(s, collection, cfg.Sequences, cfg.Placement)
 		s.entries[collection] = newEntries(s, collection)
+		if s.shapes[collection].grouped() {
+			s.directories[collection] = newDirectory(s, collection)
+		}
 	}
+	s.deleter = newDeleter(s)
 	s.sweeper = newSweeper(s, cfg.Sweeping, names, cfg.Metrics)
 	if err := s.admitFirst(ctx); err != nil {
 		return nil, err
@@ -121,6 +131,11 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	s.tasks.Go(s.watchDatabases)
 	s.tasks.Go(s.watchLevels)
 	s.tasks.Go(s.sweeper.run)
+	if len(s.directories) > 0 {
+		for range deletionsAtOnce {
+			s.tasks.Go(s.deleter.run)
+		}
+	}
 	return s, nil
 }
 

@@ -25,6 +25,8 @@ const (
 	Double DamageKind = "double"
 	// Misplaced: a row in a range table that its ID does not belong to. Nobody looks for it there.
 	Misplaced DamageKind = "misplaced"
+	// Unlisted: a live row whose range the directory of groups does not list for its group. Its group is not listed in full.
+	Unlisted DamageKind = "unlisted"
 	// Beyond: an entry that points beyond the last range of this config, or at a range without a table. Its record is
 	// somewhere else, or lost.
 	Beyond DamageKind = "beyond"
@@ -74,6 +76,8 @@ type sweptTable struct {
 //     the row and goes after it, and the row was live in between because no ID lives twice (I2, I3).
 //   - An entry is removed only behind a fence where it points (or behind what is there instead), so a create that is about
 //     to insert its row there is refused and starts over. That it is seen dangling twice first is mere politeness.
+//   - An expired row is removed before its entry, by a statement that demands that it has expired, and the entry only when
+//     the row is gone: no row will live there again (I2).
 //   - An entry is made only by an insert that is refused when there is one, or by a compare-and-set.
 //
 // It is safe for concurrent use, also by several gateways at once.
@@ -98,7 +102,9 @@ type sweep struct {
 // swept is what one step has found. After an error it is what was found, and mended, until then.
 type swept struct {
 	entries, rows, fences int64
-	damage                []Damage
+	// expired are those of the rows that are overdue, and buried those that are gone.
+	expired, buried int64
+	damage          []Damage
 	// doubtful are entries that dangle at first sight. Most belong to requests under way.
 	doubtful []doubt
 	// oldFences are those that may be purged.

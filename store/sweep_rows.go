@@ -11,14 +11,14 @@ import (
 const mendTries = 4
 
 // rowStep looks at the rows of a range table within a span of IDs, a batch of them, and returns the rest of the span; an
-// empty one at the end. With repair, stray rows get their entries back.
+// empty one at the end. With repair, stray rows get their entries back and overdue ones are removed.
 func (s *sweep) rowStep(ctx context.Context, t sweptTable, within span) (found swept, rest span, err error) {
 	rows, err := t.node.rows.scan(ctx, t.name, within, s.batch)
 	if err != nil {
 		return found, within, t.failed("scan rows", err)
 	}
 	fleet, fencesBefore := s.fleet(), s.fencesBefore()
-	var records []brief
+	var records, overdue []brief
 	for _, r := range rows {
 		if r.state == live {
 			found.rows++
@@ -28,6 +28,8 @@ func (s *sweep) rowStep(ctx context.Context, t sweptTable, within span) (found s
 		switch {
 		case !fleet.owns(t, r.id):
 			found.damage = append(found.damage, t.damaged(Misplaced, r, 0))
+		case r.overdue:
+			overdue = append(overdue, r)
 		case r.state == live:
 			records = append(records, r)
 		case r.updatedAt.Before(fencesBefore):
@@ -36,8 +38,17 @@ func (s *sweep) rowStep(ctx context.Context, t sweptTable, within span) (found s
 	}
 	damage, err := s.compare(ctx, t, records)
 	found.damage = append(found.damage, damage...)
+	if err == nil {
+		damage, err = s.compareGroups(ctx, t, records)
+		found.damage = append(found.damage, damage...)
+	}
 	if err != nil {
 		return swept{damage: found.damage}, within, err
+	}
+	if found.expired = int64(len(overdue)); s.repair && found.expired > 0 {
+		if found.buried, err = s.bury(ctx, t, overdue); err != nil {
+			return swept{damage: found.damage, buried: found.buried}, within, err
+		}
 	}
 	if len(rows) == s.batch {
 		rest = span{rows[len(rows)-1].id + 1, within.hi}

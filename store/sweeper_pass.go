@@ -181,9 +181,10 @@ func (w *sweeper) finish() {
 	c := w.progress.Last.Counts
 	w.metrics.passes.Inc()
 	w.metrics.last.Set(float64(now.Unix()))
-	facts := []any{"entries", c.Entries, "rows", c.Rows, "fences", c.Fences, "dangling", c.Dangling, "removed", c.Removed,
-		"strays", c.Strays, "reindexed", c.Reindexed, "doubles", c.Doubles, "misplaced", c.Misplaced, "beyond", c.Beyond, "purged", c.Purged}
-	if c.Strays+c.Doubles+c.Misplaced > 0 {
+	facts := []any{"entries", c.Entries, "rows", c.Rows, "fences", c.Fences, "expired_removed", c.Buried, "dangling", c.Dangling, "removed", c.Removed,
+		"strays", c.Strays, "reindexed", c.Reindexed, "doubles", c.Doubles, "misplaced", c.Misplaced, "beyond", c.Beyond,
+		"unlisted", c.Unlisted, "relisted", c.Relisted, "purged", c.Purged}
+	if c.Strays+c.Doubles+c.Misplaced+c.Unlisted > 0 {
 		w.store.alarm("a sweep has found damage: see gateway fsck", facts...)
 	} else {
 		w.store.log.Info("a sweep has ended", facts...)

@@ -173,6 +173,8 @@ func (w *sweeper) tell(d Damage) {
 		w.store.alarm("a key has two records", append(attrs, "entry_id", d.Entry)...)
 	case Misplaced:
 		w.store.alarm("a row is not where its ID belongs", attrs...)
+	case Unlisted:
+		w.store.alarm("a range was not listed for a group, and its records there were missing from lists", append(attrs, "repaired", d.Repaired)...)
 	case Beyond:
 		w.store.log.Warn("an entry points at no range table of this config", attrs...)
 	}

@@ -136,12 +136,17 @@ func (s *Store) tableOf(collection string, id int64) (*table, error) {
 		s.log.Warn("an entry points beyond the last node of this gateway's config", "collection", collection, "id", id)
 		return nil, fmt.Errorf("locate row %d: %w: no node owns its range", id, ErrUnavailable)
 	}
-	key := tableKey{collection, r.Number, now.nodes[n]}
+	return s.tableOn(now.nodes[n], collection, r.Number), nil
+}
+
+// tableOn returns the range table of a range that a node owns.
+func (s *Store) tableOn(on *node, collection string, number int64) *table {
+	key := tableKey{collection, number, on}
 	if t, ok := s.tables.Load(key); ok {
-		return t.(*table), nil
+		return t.(*table)
 	}
-	t, _ := s.tables.LoadOrStore(key, newTable(s, now.nodes[n], tableName(collection, r.Number)))
-	return t.(*table), nil
+	t, _ := s.tables.LoadOrStore(key, newTable(s, on, tableName(collection, number)))
+	return t.(*table)
 }
 
 // tableKey finds an open range table.

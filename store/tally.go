@@ -39,7 +39,7 @@ func (c sqlCounter) tally(ctx context.Context, table string, windows []span) (li
 	for _, w := range windows {
 		args = append(args, w.lo, w.hi)
 	}
-	members, err := c.members(ctx, table)
+	members, err := c.columnLengths(ctx, table)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -49,7 +49,7 @@ func (c sqlCounter) tally(ctx context.Context, table string, windows []span) (li
 }
 
 // members adds up the lengths of the columns of a table that keep members.
-func (c sqlCounter) members(ctx context.Context, table string) (sum string, err error) {
+func (c sqlCounter) columnLengths(ctx context.Context, table string) (sum string, err error) {
 	tables, err := adapter{c.db, nil}.columns(ctx, table)
 	for _, has := range tables[table] {
 		if has.stored.Marked {

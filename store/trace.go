@@ -12,6 +12,8 @@ const tracePatience = 2 * time.Second
 const (
 	// RowLive is a record of the key.
 	RowLive = "live"
+	// RowExpired is a record of the key that has ceased to exist, and whose row is still there.
+	RowExpired = "expired"
 	// RowFence proves that no record will ever live at the ID: the entry dangles.
 	RowFence = "fence"
 	// RowAbsent: there is no row, because a create or a delete is on its way or has died. The entry dangles.
@@ -36,8 +38,8 @@ type Trace struct {
 	// Row is one of the above; "" when no row was read. RowErr is why the node did not say.
 	Row    string
 	RowErr error
-	// Version, the times and the size in bytes are those of the row; zero for all but a live one of the key. ExpiresAt is zero
-	// for never.
+	// Version, the times and the size in bytes are those of the row; zero for all but a live or expired one of the key.
+	// ExpiresAt is zero for never.
 	Version                         int64
 	CreatedAt, UpdatedAt, ExpiresAt time.Time
 	Bytes                           int64
@@ -82,10 +84,13 @@ func (t *Trace) see(r *row, key string) {
 		t.Row = RowAbsent
 	case r.state == fence:
 		t.Row = RowFence
-	case !r.belongsTo(key):
+	case r.key != key:
 		t.Row = RowForeign
 	default:
 		t.Row, t.Version, t.Bytes = RowLive, r.version, int64(r.size())
+		if r.expired {
+			t.Row = RowExpired
+		}
 		t.CreatedAt, t.UpdatedAt, t.ExpiresAt = r.createdAt, r.updatedAt, r.ExpiresAt
 	}
 }

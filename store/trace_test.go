@@ -43,7 +43,7 @@ func TestTrace(t *testing.T) {
 		if seen != want || seen.UpdatedAt.Before(rec.UpdatedAt) {
 			t.Errorf("a record:\n got %+v\nwant %+v", seen, want)
 		}
-		for key, id := range map[string]int64{"absent": 900, "fenced": 901, "foreign": rec.Tag.ID, "beyond": 2001} {
+		for key, id := range map[string]int64{"absent": 900, "fenced": 901, "foreign": rec.Tag.ID, "over": 902, "beyond": 2001} {
 			if err := s.index.Insert(ctx, testCollection, []index.Entry{{Key: key, ID: id}})[0]; err != nil {
 				t.Fatal(err)
 			}
@@ -51,6 +51,14 @@ func TestTrace(t *testing.T) {
 		token := s.identity.token()
 		if err := s.insertRow(ctx, testCollection, row{id: 901, key: "fenced", version: 1, token: token, createdAt: s.timestamp(), updatedAt: s.timestamp()}.asFence()); err != nil {
 			t.Fatal(err)
+		}
+		over := row{id: 902, key: "over", version: 4, token: token, createdAt: s.timestamp(), updatedAt: s.timestamp(), Content: doc("over")}
+		over.ExpiresAt = s.timestamp().Add(-time.Hour)
+		if err := s.insertRow(ctx, testCollection, over); err != nil {
+			t.Fatal(err)
+		}
+		if seen := trace(t, s, "over"); seen.Row != RowExpired || seen.Version != 4 || !seen.ExpiresAt.Equal(over.ExpiresAt) {
+			t.Errorf("an expired record: %+v", seen)
 		}
 		for key, row := range map[string]string{"absent": RowAbsent, "fenced": RowFence, "foreign": RowForeign} {
 			seen := trace(t, s, key)

@@ -132,6 +132,7 @@ func findFleet(ctx context.Context, cfg *Config) ([]finding, store.Verdict) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	verdict := fleet.Verify(ctx)
+	fleet.JudgeGroups(ctx, &verdict, groupsOf(cfg))
 	for i, db := range dbs {
 		if db == nil {
 			continue

@@ -81,6 +81,10 @@ type CollectionConfig struct {
 	Name string `mapstructure:"name"`
 	// Key is the JSON member of a record that holds its key.
 	Key string `mapstructure:"key"`
+	// Group is the JSON member of a record that holds its group; empty when the records have none.
+	Group string `mapstructure:"group"`
+	// TTL is the JSON member of a record that says for how many seconds it lives; "" for none.
+	TTL string `mapstructure:"ttl"`
 	// Columns are members that are kept in columns of their own; none keeps documents whole.
 	Columns []ColumnConfig `mapstructure:"columns"`
 	// UnknownMembers says what becomes of members without a column: "refuse" or "keep". It has no meaning without Columns.

@@ -23,6 +23,7 @@ type difference struct {
 const (
 	patternNode        = "nodes[]"
 	patternIssuer      = "ids.issuers[]"
+	patternGroup       = "collections[].group"
 	patternColumn      = "collections[].columns[]"
 	patternNodeName    = "nodes[].name"
 	patternNodeRanges  = "nodes[].ranges"
@@ -59,6 +60,7 @@ var fleetKeys = []string{patternDrain, patternDSN, patternDSNFile}
 // coldReasons say more than coldReason of keys that no restart changes either, or not that easily.
 var coldReasons = map[string]string{
 	"ranges.size":     "can never change once a record is stored",
+	patternGroup:      "needs a restart, and can never change once a record is stored",
 	patternIssuer:     "the number of issuers changes only by gateway issuers rebuild, with all gateways stopped",
 	patternNode:       "a node can not be dropped, its rows are stored on it",
 	patternNodeName:   "a node can not be renamed, nor take another place without a restart",

@@ -61,6 +61,8 @@ func TestCompareConfigs(t *testing.T) {
 			refusals: []string{"nodes[1].ranges: a node never gives ranges away, their rows are stored on it (running 2-3, config says 3)"}},
 		{name: "range size", replace: []string{"size: 1000", "size: 2000"}, refusals: []string{
 			"ranges.size: can never change once a record is stored (running 1000, config says 2000)"}},
+		{name: "a group", replace: []string{"{name: records, key: key}", "{name: records, key: key, group: g}"}, refusals: []string{
+			`collections[0].group: needs a restart, and can never change once a record is stored (running "", config says g)`}},
 		{name: "a collection", replace: []string{"[{name: records, key: key}]", "[{name: records, key: key}, {name: Orders}]"}, refusals: []string{
 			"collections[1]: needs a restart (running none, config says Orders)"}},
 		{name: "a column", replace: []string{"{name: records, key: key}", "{name: records, key: key, unknown_members: keep, columns: [{name: total, type: int}]}"}, refusals: []string{

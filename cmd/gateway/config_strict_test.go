@@ -62,7 +62,7 @@ func TestConfigStrictTypes(t *testing.T) {
 		{name: "list for a section", text: "log: [info]", want: []string{"config.yaml:1: log: must be a section with the keys level"}},
 		{name: "section for a list", text: "nodes: {name: a}", want: []string{"config.yaml:1: nodes: must be a list"}},
 		{name: "scalar for an element", text: "collections: [records]", want: []string{
-			"config.yaml:1: collections[0]: must be a section with the keys name, key, columns, unknown_members"}},
+			"config.yaml:1: collections[0]: must be a section with the keys name, key, group, ttl, columns, unknown_members"}},
 		{name: "list for text", text: "log: {level: [info]}", want: []string{"config.yaml:1: log.level: must be text, not a list or section"}},
 		{name: "number for text", text: "log: {level: 1}", want: []string{"config.yaml:1: log.level: must be text, but YAML reads it as int; put it in quotes"}},
 		{name: "boolean for text", text: "log: {level: true}", want: []string{"config.yaml:1: log.level: must be text, but YAML reads it as bool; put it in quotes"}},

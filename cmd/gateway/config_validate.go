@@ -146,7 +146,15 @@ func checkCollections(collections []CollectionConfig, f *faults) {
 		name, key := fmt.Sprintf("collections[%d].name", i), fmt.Sprintf("collections[%d].key", i)
 		f.check(collectionName.MatchString(c.Name), name, "must be a letter and up to 31 letters, digits or _", c.Name)
 		f.check(keyMember.MatchString(c.Key), key, "must be a letter or _ and up to 63 letters, digits or _", c.Key)
+		group := fmt.Sprintf("collections[%d].group", i)
+		f.check(c.Group == "" || keyMember.MatchString(c.Group), group, "must be a letter or _ and up to 63 letters, digits or _", c.Group)
+		f.check(c.Group == "" || c.Group != c.Key || f.isDropped(key), group, "must not be the member of the key", c.Group)
 		checkColumns(c, fmt.Sprintf("collections[%d]", i), f)
+		if c.TTL != "" {
+			ttl := fmt.Sprintf("collections[%d].ttl", i)
+			f.check(keyMember.MatchString(c.TTL), ttl, "must be a letter or _ and up to 63 letters, digits or _, or empty", c.TTL)
+			f.check(c.TTL != c.Key, ttl, "must differ from the key member", c.TTL)
+		}
 		if collectionName.MatchString(c.Name) {
 			keys, names = append(keys, name), append(names, c.Name)
 		}

@@ -63,6 +63,10 @@ func TestConfigNameRules(t *testing.T) {
 			"config.yaml:5: collections[3].name: " + collection + ` (got "` + long[:33] + `")`}},
 		{name: "collections that differ by case", text: "collections:\n - {name: orders}\n - {name: Orders}", want: []string{
 			`config.yaml:3: collections[1].name: is the same name as collections[0].name (case is ignored) (got "Orders")`}},
+		{name: "group members", text: "collections:\n - {name: a, group: 'a.b'}\n - {name: b, key: k, group: k}\n - {name: c, group: key}\n - {name: d, key: k, group: g}", want: []string{
+			`config.yaml:2: collections[0].group: must be a letter or _ and up to 63 letters, digits or _ (got "a.b")`,
+			`config.yaml:3: collections[1].group: must not be the member of the key (got "k")`,
+			`config.yaml:4: collections[2].group: must not be the member of the key (got "key")`}},
 		{name: "key members", text: "collections:\n - {name: a, key: ''}\n - {name: b, key: 'a.b'}\n - {name: c, key: _" + long + "}", want: []string{
 			`config.yaml:2: collections[0].key: must be a letter or _ and up to 63 letters, digits or _ (got "")`,
 			`config.yaml:3: collections[1].key: must be a letter or _ and up to 63 letters, digits or _ (got "a.b")`,

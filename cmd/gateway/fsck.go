@@ -25,7 +25,7 @@ const (
 
 // errDamage is the verdict of a look that found damage, which has been printed already; errDamageLeft that of a repair.
 var (
-	errDamage     = errors.New("fsck: there is damage, see above; with --repair, stray records get their entries again and dangling entries go")
+	errDamage     = errors.New("fsck: there is damage, see above; with --repair, stray records get their entries again, groups are listed in full again and dangling entries go")
 	errDamageLeft = errors.New("fsck: there is damage that needs a person, see above and the procedure in docs/operations.md")
 )
 
@@ -35,9 +35,10 @@ const fsckLong = `Look at every entry of the index and at every row of the nodes
   stray      a record without an entry: it cannot be read
   double     a second record of a key; it cannot be read
   misplaced  a row in a range table that its ID does not belong to
+  unlisted   a range with records of a group that the directory of groups does not name: lists of the group lack them
   beyond     an entry that points beyond the last range of the config, or at a range without a table
 
-With --repair, dangling entries go and stray records get their entries again. That makes an index anew that was lost as a
+With --repair, dangling entries go and stray records get their entries again, and ranges are named again. That makes an index anew that was lost as a
 whole. Records are never deleted. Without --repair nothing is changed but that the place for a collection's entries is made
 if there is none, as every start of a gateway does.
 
@@ -82,7 +83,7 @@ func fsckCommand() *cobra.Command {
 
 // run looks at the databases of a config and prints what it has found. Progress goes to notes.
 func (o fsckOptions) run(ctx context.Context, cfg *Config, out, notes io.Writer) error {
-	about := store.Fsck{Collections: collectionNames(cfg), Repair: o.repair, Grace: o.graceOf(cfg), Now: time.Now}
+	about := store.Fsck{Collections: collectionNames(cfg), Groups: groupsOf(cfg), Repair: o.repair, Grace: o.graceOf(cfg), Now: time.Now}
 	if o.collection != "" {
 		if !slices.Contains(about.Collections, o.collection) {
 			return fmt.Errorf("--collection: there is no collection %q; the config has %s", o.collection, strings.Join(about.Collections, ", "))

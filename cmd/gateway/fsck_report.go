@@ -47,9 +47,13 @@ func (r *fsckReport) print(c store.SweepCounts, repair bool, took time.Duration)
 		}
 		return fmt.Sprintf(", %s %s", thousands(n), how)
 	}
+	if c.Expired > 0 {
+		fmt.Fprintf(r.out, "%s expired records%s\n", thousands(c.Expired), mended(c.Buried, "are gone"))
+	}
 	r.kind(store.Stray, c.Strays, "stray records"+mended(c.Reindexed, "have their entries again"))
 	r.kind(store.Double, c.Doubles, "double records")
 	r.kind(store.Misplaced, c.Misplaced, "misplaced rows")
+	r.kind(store.Unlisted, c.Unlisted, "ranges not listed for a group"+mended(c.Relisted, "are listed again"))
 	r.kind(store.Beyond, c.Beyond, "entries beyond the ranges")
 	r.kind(store.Dangling, c.Dangling, "dangling entries (harmless)"+mended(c.Removed, "are gone"))
 	if c.Harmful() == 0 {

@@ -37,7 +37,7 @@ func rootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(serveCommand(), checkCommand(), rangesCommand(), issuersCommand(), fsckCommand(), importCommand(), exportCommand(), keygenCommand(), versionCommand())
+	root.AddCommand(serveCommand(), checkCommand(), rangesCommand(), issuersCommand(), fsckCommand(), importCommand(), exportCommand(), openAPICommand(), keygenCommand(), versionCommand())
 	return root
 }
 

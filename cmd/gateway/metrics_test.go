@@ -67,7 +67,7 @@ func usedGateway(t *testing.T) *parts {
 func TestMetricsDocumented(t *testing.T) {
 	doc := metricsDocOf(t, usedGateway(t).metrics)
 	if *update {
-		if err := os.WriteFile(metricsDoc, []byte(doc), 0o644); err != nil { //nolint:gosec // a document
+		if err := os.WriteFile(metricsDoc, []byte(doc), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

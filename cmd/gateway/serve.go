@@ -100,7 +100,7 @@ func handlerOptions(cfg *Config, p *parts, logger *slog.Logger) handlers.Options
 		GuardAdmin: guardsAdmin(cfg), TrustedProxies: trustedProxies(cfg), CORSOrigins: cfg.Server.CORS.Origins.List(),
 	}
 	for _, c := range cfg.Collections {
-		options.Collections = append(options.Collections, handlers.Collection{Name: c.Name, KeyMember: c.Key})
+		options.Collections = append(options.Collections, handlers.Collection{Name: c.Name, KeyMember: c.Key, GroupMember: c.Group, TTLMember: c.TTL})
 	}
 	return options
 }

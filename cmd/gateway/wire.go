@@ -218,7 +218,18 @@ func (p *parts) closeDatabases() {
 func collectionsOf(cfg *Config) []store.Collection {
 	all := make([]store.Collection, len(cfg.Collections))
 	for i, c := range cfg.Collections {
-		all[i] = store.Collection{Name: c.Name, KeyMember: c.Key, Columns: columnsOf(c), KeepUnknown: c.UnknownMembers == unknownKeep}
+		all[i] = store.Collection{
+			Name: c.Name, Group: c.Group, KeyMember: c.Key, Columns: columnsOf(c), KeepUnknown: c.UnknownMembers == unknownKeep,
+		}
 	}
 	return all
+}
+
+// groupsOf are the members that hold groups, by collection.
+func groupsOf(cfg *Config) map[string]string {
+	groups := map[string]string{}
+	for _, c := range cfg.Collections {
+		groups[c.Name] = c.Group
+	}
+	return groups
 }

@@ -4,6 +4,7 @@ import { h, badge, clock, count, size } from "./dom.js";
 
 const rows = {
   live: ["ok", "live"],
+  expired: ["off", "expired", "The record has ceased to exist. Its row goes by itself."],
   fence: ["warn", "fence", "No record will ever live at this ID. The entry dangles and goes by itself."],
   absent: ["warn", "absent", "There is no row at this ID: a create or a delete is on its way, or has died. The entry dangles and goes by itself."],
   foreign: ["bad", "another key's", "The row at this ID belongs to another key."],
@@ -23,7 +24,7 @@ function rowStep(l) {
   if (!r.state) return step("Row", badge("bad", "the node does not say"), h("p", { class: "reason" }, r.reason));
   const [kind, text, why] = rows[r.state] || ["off", r.state];
   return step("Row", badge(kind, text), why ? h("p", { class: "hint" }, why) : null,
-    r.state === "live" ? h("dl", { class: "facts" },
+    r.version ? h("dl", { class: "facts" },
       h("dt", null, "Version"), h("dd", null, count(r.version), " ", h("span", { class: "mono" }, r.etag)),
       h("dt", null, "Size"), h("dd", null, `${size(r.bytes)} (${count(r.bytes)} bytes)`),
       h("dt", null, "Created"), h("dd", null, clock(r.created_at)),

@@ -54,7 +54,7 @@ function passText(p) {
 }
 
 function counts(c) {
-  const pairs = [["rows", c.rows], ["entries", c.entries], ["fences", c.fences], ["dangling, removed", c.removed], ["strays, given an entry", c.reindexed],
+  const pairs = [["rows", c.rows], ["entries", c.entries], ["fences", c.fences], ["expired, removed", c.expired_removed], ["dangling, removed", c.removed], ["strays, given an entry", c.reindexed],
     ["doubles", c.doubles], ["misplaced", c.misplaced], ["beyond the config", c.beyond], ["fences purged", c.purged]];
   return pairs.filter(([name, n], i) => i < 2 || n).map(([name, n]) => `${count(n)} ${name}`).join(", ");
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"keyrange/test/gateway"
 )
 
 const (
@@ -62,7 +64,7 @@ func newLoad(t *testing.T, options loadOptions) *load {
 	l := &load{
 		options: options, start: time.Now(), counts: map[string]int{}, totals: map[string]int{},
 		cold: make([][]*belief, options.clients), hot: make([]atomic.Pointer[history], options.hotKeys),
-		client: &http.Client{Timeout: clientPatience, Transport: &http.Transport{MaxIdleConnsPerHost: options.clients, DisableCompression: true}},
+		client: &http.Client{Timeout: clientPatience, Transport: gateway.Checked(&http.Transport{MaxIdleConnsPerHost: options.clients, DisableCompression: true})},
 	}
 	for slot := range l.hot {
 		l.replaceHot(slot)

@@ -35,7 +35,7 @@ func (a Answer) Code() string {
 // Client keeps a connection for each of the concurrent callers of a test.
 var Client = &http.Client{
 	Timeout:       Patience,
-	Transport:     &http.Transport{MaxIdleConnsPerHost: 128, DisableCompression: true},
+	Transport:     Checked(&http.Transport{MaxIdleConnsPerHost: 128, DisableCompression: true}),
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 

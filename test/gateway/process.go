@@ -47,7 +47,7 @@ func Main(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "build the gateway: %v\n%s", err, output)
 		return 1
 	}
-	return m.Run()
+	return reported(m.Run())
 }
 
 // Output gathers what a process prints and finds the line that says where it serves. It is safe for concurrent use.

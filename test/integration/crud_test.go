@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"keyrange/test/gateway"
 )
@@ -74,6 +75,13 @@ var crudCalls = []exchange{
 	{"HEAD", "/v1/records?key=order-1", "", nil},
 	{"GET", "/v1/records?key=order-1&page=2", "", nil},
 	{"GET", "/v1/records/order-1", "", []string{"Accept: text/html"}},
+	{"PUT", "/v1/records/mortal", `{"n":1}`, []string{"TTL: 3600"}},
+	{"GET", "/v1/records/mortal", "", nil},
+	{"PATCH", "/v1/records/mortal", `{"n":2}`, nil},
+	{"PATCH", "/v1/records/mortal", `{"n":3}`, []string{"TTL: 7200"}},
+	{"PUT", "/v1/records/mortal", `{"n":4}`, []string{"TTL: 1.5"}},
+	{"PUT", "/v1/records/mortal", `{"n":4}`, nil},
+	{"GET", "/v1/records/mortal", "", nil},
 	{"GET", "/elsewhere", "", nil},
 }
 
@@ -99,7 +107,7 @@ var bulkCalls = []exchange{
 }
 
 // shownHeaders are the headers that a transcript has, where they are set.
-var shownHeaders = []string{"Content-Type", "ETag", "Location", "Allow", "Retry-After", "Cache-Control", "Vary", "Preference-Applied", "Accept-Patch", "X-Request-Id"}
+var shownHeaders = []string{"Content-Type", "ETag", "Location", "Allow", "Retry-After", "Cache-Control", "Vary", "Preference-Applied", "Accept-Patch", "Record-Expires", "X-Request-Id"}
 
 // transcript writes calls and answers as text that is the same for every gateway.
 type transcript struct {
@@ -123,7 +131,11 @@ func (tr *transcript) call(t *testing.T, e exchange) gateway.Answer {
 	}
 	text := fmt.Sprintf("%d\n", a.Status)
 	for _, name := range shownHeaders {
-		if value := a.Header.Get(name); value != "" {
+		value := a.Header.Get(name)
+		if name == "Record-Expires" {
+			value = fromNow(t, value)
+		}
+		if value != "" {
 			text += name + ": " + value + "\n"
 		}
 	}
@@ -135,6 +147,19 @@ func (tr *transcript) call(t *testing.T, e exchange) gateway.Answer {
 		t.Errorf("%s %s: Last-Modified %q with ETag %q", e.method, e.path, a.Header.Get("Last-Modified"), a.Header.Get("ETag"))
 	}
 	return a
+}
+
+// fromNow says how far away a moment is, in tens of minutes.
+func fromNow(t *testing.T, moment string) string {
+	t.Helper()
+	if moment == "" {
+		return ""
+	}
+	at, err := time.Parse(time.RFC3339Nano, moment)
+	if err != nil || !strings.HasSuffix(moment, "Z") {
+		t.Errorf("%q is no moment in UTC: %v", moment, err)
+	}
+	return "in " + time.Until(at).Round(10*time.Minute).String()
 }
 
 // quotedTag is an ETag, in a header or within JSON.

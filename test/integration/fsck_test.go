@@ -197,7 +197,8 @@ func TestFsckFindsDamage(t *testing.T) {
 	g.Stop(t)
 	db := gateway.OpenSQL(t, s.Nodes[0].DSN)
 	for id, key := range map[int]string{901: "bulk-3", 902: "secret-stray", 10_000_005: "secret-misplaced"} {
-		_, err := db.Exec("INSERT INTO records_r00001 SELECT ?, ?, state, version, token, created_at, updated_at, document FROM records_r00001 WHERE state = 0 LIMIT 1", id, []byte(key))
+		_, err := db.Exec(`INSERT INTO records_r00001 (id, biz_key, state, version, token, created_at, updated_at, document)
+			SELECT ?, ?, state, version, token, created_at, updated_at, document FROM records_r00001 WHERE state = 0 LIMIT 1`, id, []byte(key))
 		if err != nil {
 			t.Fatal(err)
 		}

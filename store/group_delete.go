@@ -1,0 +1,265 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"keyrange/idsegment"
+	"keyrange/store/sqldb"
+)
+
+const (
+	// deletionBatch is how many records of a group are deleted between two notes of the progress.
+	deletionBatch = 256
+	// deletionLife is how long a gateway that says nothing keeps a deletion. A step takes half of it at most.
+	deletionLife = 20 * time.Second
+	// deletionPoll is the pause between two looks for deletions that nobody does.
+	deletionPoll = 5 * time.Second
+	// deletionRetry is the pause after a step that failed.
+	deletionRetry = time.Second
+	// deletionsAtOnce bounds the deletions of a gateway, so that one that waits for a node does not hold up all others.
+	deletionsAtOnce = 4
+)
+
+// Deletion is the deletion of all records of a group, as far as it has come.
+type Deletion struct {
+	ID, Group string
+	// Deleted counts records. What a gateway that died had deleted and not noted yet is missing.
+	Deleted   int64
+	StartedAt time.Time
+	// FinishedAt is zero as long as it is not done.
+	FinishedAt time.Time
+}
+
+func deletionOf(job idsegment.Job) Deletion {
+	return Deletion{job.ID, job.Group, job.Deleted, job.StartedAt, job.FinishedAt}
+}
+
+// DeleteGroup takes on the deletion of all records of a group. When it is done, those are gone whose creation was
+// acknowledged before this call; those that are created meanwhile may be gone or stay. Some gateway of the fleet does it,
+// whatever becomes of this one. While a deletion of the group is not done, that one is returned, and what has been created
+// since it began is deleted as well. After ErrUnavailable it may have been taken on, and it is safe to ask again.
+func (s *Store) DeleteGroup(ctx context.Context, collection, group string) (Deletion, error) {
+	if _, err := s.groupDirectory(collection, group); err != nil {
+		return Deletion{}, err
+	}
+	id, err := s.identity.NewKey()
+	if err != nil {
+		return Deletion{}, fmt.Errorf("name a deletion: %w: %w", ErrUnavailable, err)
+	}
+	job, err := idsegment.Job{}, s.issuers[0].barred()
+	if err == nil {
+		job, err = s.issuers[0].StartJob(ctx, id, collection, group)
+	}
+	if err != nil {
+		return Deletion{}, fmt.Errorf("take a deletion on: %w: %s", ErrUnavailable, err.Error())
+	}
+	select {
+	case s.deleter.woken <- struct{}{}:
+	default: // it has been told to look
+	}
+	return deletionOf(job), nil
+}
+
+// Deletion says how far a deletion has come; ErrNoDeletion when the collection has none of this id.
+func (s *Store) Deletion(ctx context.Context, collection, id string) (Deletion, error) {
+	if s.directories[collection] == nil {
+		return Deletion{}, ErrNoDeletion
+	}
+	var job idsegment.Job
+	var found bool
+	err := s.issuers[0].barred()
+	if err == nil {
+		job, found, err = s.issuers[0].LookJob(ctx, id)
+	}
+	switch {
+	case err != nil:
+		return Deletion{}, fmt.Errorf("look at a deletion: %w: %s", ErrUnavailable, err.Error())
+	case !found || job.Collection != collection:
+		return Deletion{}, ErrNoDeletion
+	}
+	return deletionOf(job), nil
+}
+
+// deleter does the deletions of groups that the fleet has taken on, a few at a time.
+type deleter struct {
+	store *Store
+	woken chan struct{}
+	// life and poll are deletionLife and deletionPoll, but in tests.
+	life, poll time.Duration
+}
+
+func newDeleter(s *Store) *deleter {
+	return &deleter{store: s, woken: make(chan struct{}, 1), life: deletionLife, poll: deletionPoll}
+}
+
+// run looks for deletions until the store closes.
+func (d *deleter) run() {
+	for {
+		pause := d.poll
+		if again := d.look(d.store.background); again {
+			pause = 0
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-d.woken:
+		case <-d.store.background.Done():
+		}
+		timer.Stop()
+		if d.store.background.Err() != nil {
+			return
+		}
+	}
+}
+
+// look does a deletion that nobody does, and reports whether there may be another.
+func (d *deleter) look(ctx context.Context) bool {
+	jobs := d.store.issuers[0]
+	if jobs.barred() != nil {
+		return false
+	}
+	stepCtx, cancel := context.WithTimeout(ctx, d.life/2)
+	defer cancel()
+	job, ok, err := jobs.TakeJob(stepCtx, d.store.identity.Instance(), d.life)
+	if err != nil || !ok {
+		return false
+	}
+	if d.store.directories[job.Collection] == nil {
+		_ = jobs.LeaveJob(stepCtx, d.store.identity.Instance(), job) // to a gateway whose config has the collection
+		return false
+	}
+	d.do(ctx, job)
+	return true
+}
+
+// do goes on with a deletion until it is done, it is another gateway's, or the store closes.
+func (d *deleter) do(ctx context.Context, job idsegment.Job) {
+	jobs, holder, failing := d.store.issuers[0], d.store.identity.Instance(), false
+	for {
+		next, ended, err := d.step(ctx, job)
+		job = next
+		if err == nil && failing {
+			failing = false
+			d.store.log.Info("the deletion of a group goes on", "id", job.ID)
+		}
+		switch {
+		case ctx.Err() != nil:
+			leaveCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+			defer cancel()
+			if err := jobs.LeaveJob(leaveCtx, holder, job); err != nil {
+				d.store.log.Debug("a deletion is left by itself", "id", job.ID, "cause", err.Error())
+			}
+			return
+		case errors.Is(err, errLost):
+			return // another gateway has it, or it begins anew
+		case err != nil:
+			if !failing {
+				failing = true
+				d.store.log.Warn("the deletion of a group waits for a database", "id", job.ID, "cause", err.Error())
+			}
+			if waitUntil(ctx, time.Now, time.Now().Add(deletionRetry)) != nil {
+				continue
+			}
+		case ended:
+			d.store.log.Info("a group was deleted", "collection", job.Collection, "id", job.ID, "records", job.Deleted)
+			return
+		}
+	}
+}
+
+// step deletes the next records of a group, a batch of them at most, and notes it. errLost: the deletion is not this
+// gateway's any more.
+func (d *deleter) step(ctx context.Context, job idsegment.Job) (next idsegment.Job, ended bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, d.life/2)
+	defer cancel()
+	s, jobs, holder := d.store, d.store.issuers[0], d.store.identity.Instance()
+	if job.Upto == 0 {
+		// Only what is there now: otherwise a busy group would never be done.
+		last, err := s.List(ctx, job.Collection, Walk{Group: job.Group, Descending: true, Limit: 1, MaxBytes: 1})
+		if err != nil {
+			return job, false, err
+		}
+		job.Upto = last.Next
+	}
+	if job.Upto > job.At {
+		deleted, at, err := s.deleteMembers(ctx, job.Collection, job.Group, span{job.At + 1, job.Upto + 1})
+		job.Deleted += deleted // also when it failed half way; the next step does not see those any more
+		if err != nil {
+			_, _ = jobs.KeepJob(ctx, holder, job, d.life) // so that it stays ours
+			return job, false, err
+		}
+		job.At = at
+	}
+	note := func() (bool, error) { return jobs.KeepJob(ctx, holder, job, d.life) }
+	if ended = job.At >= job.Upto; ended {
+		note = func() (bool, error) { return jobs.EndJob(ctx, holder, job) }
+	}
+	ours, err := note()
+	if err == nil && !ours {
+		err = errLost
+	}
+	return job, ended, err
+}
+
+// deleteMembers deletes records of a group within a span of IDs, a batch of them at most, and returns how many and the ID up
+// to which all are gone.
+func (s *Store) deleteMembers(ctx context.Context, collection, group string, within span) (deleted, at int64, err error) {
+	tables, err := s.groupTables(ctx, s.topology.Load(), collection, group, within)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, t := range tables {
+		members, err := t.node.rows.members(ctx, t.name, group, t.span, deletionBatch)
+		if err != nil {
+			return 0, 0, fmt.Errorf("look for a group in %s on %s: %w: %w", t.name, t.node.name, ErrUnavailable, err)
+		}
+		if len(members) == 0 {
+			continue
+		}
+		if deleted, err = s.deleteAll(ctx, collection, group, members); err != nil {
+			return deleted, 0, err
+		}
+		if len(members) == deletionBatch {
+			return deleted, members[deletionBatch-1].id, nil
+		}
+		return deleted, t.hi - 1, nil
+	}
+	return 0, within.hi - 1, nil
+}
+
+// deleteAll deletes the records of rows, each as Delete does: its row first, then its entry. All share the statements.
+func (s *Store) deleteAll(ctx context.Context, collection, group string, members []brief) (int64, error) {
+	b, cancel := newBudget(ctx)
+	defer cancel()
+	var deleted atomic.Int64
+	errs := make([]error, len(members))
+	var wg sync.WaitGroup
+	for i, m := range members {
+		wg.Go(func() {
+			change := rowChange{id: m.id, key: m.key, sameGroup: true, Content: Content{Group: group}}
+			done, err := s.changeRow(b, collection, change)
+			if errors.Is(err, sqldb.ErrUnknown) {
+				done, err = s.resolveRemove(b, collection, change, err)
+			}
+			if err != nil {
+				errs[i] = fmt.Errorf("delete row %d: %w", m.id, err)
+				return
+			}
+			if done.ok {
+				deleted.Add(1)
+			}
+			s.cache.drop(collection, m.key, m.id)
+			resolving, cancel := b.resolving()
+			defer cancel()
+			// Also when somebody else has deleted the row: it may have been this job, in a process that died in between.
+			s.removeEntry(resolving, collection, m.key, m.id)
+		})
+	}
+	wg.Wait()
+	return deleted.Load(), errors.Join(errs...)
+}
