@@ -39,6 +39,10 @@ soak: ## two gateways under load while servers and networks fail at random (10 m
 bench: ## compare with one-by-one clients on real servers, write docs/benchmarks (45 minutes; BENCH=-quick for a look)
 	scripts/stack.sh run go run ./test/bench $(BENCH)
 
+.PHONY: page
+page: ## look at the operators' page in Chromium and keep its pictures in docs/ui (12 minutes; PAGE=check for the tests alone)
+	scripts/screenshots.sh $(PAGE)
+
 .PHONY: lint
 lint: ## golangci-lint with .golangci.yml, gofmt, and go vet
 	test -z "$$(gofmt -l .)"

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -149,13 +150,17 @@ func (s *Server) permitNamed(x *exchange, query url.Values) error {
 	return nil
 }
 
-// guardOperators asks who a request is from before each route of the operators' listener, but for those of health.
+// openToAll are the routes of the operators' listener that ask nobody: those of health, and the page, which holds no data and
+// cannot say who it is before it is there.
+var openToAll = []string{patternHealthz, patternReadyz, patternUI, patternUIFile}
+
+// guardOperators asks who a request is from before each route of the operators' listener, but for those that are open to all.
 func (s *Server) guardOperators(routes []route) []route {
 	if s.options.Guard == nil || !s.options.GuardAdmin {
 		return routes
 	}
 	for i, r := range routes {
-		if r.pattern == patternHealthz || r.pattern == patternReadyz {
+		if slices.Contains(openToAll, r.pattern) {
 			continue
 		}
 		routes[i].handle = func(ctx context.Context, x *exchange) error {

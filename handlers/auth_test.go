@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -305,7 +306,7 @@ func TestGuardAdmin(t *testing.T) {
 		return answer.Code
 	}
 	asks, open := newGuardedRig(t, func(o *Options) { o.GuardAdmin = true }), newGuardedRig(t)
-	for _, path := range []string{"/admin/ranges", "/admin/sweeper", "/debug/pprof/cmdline"} {
+	for _, path := range []string{"/admin/ranges", "/admin/sweeper", "/admin/status", "/admin/history", "/debug/pprof/cmdline"} {
 		for header, want := range map[string]int{"": 401, as("nobody"): 401, as("writer"): 403, as("root"): 200} {
 			if got := ask(asks, path, header); got != want {
 				t.Errorf("%s as %q: %d, want %d", path, header, got, want)
@@ -315,13 +316,13 @@ func TestGuardAdmin(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/healthz", "/readyz"} {
+	for _, path := range []string{"/healthz", "/readyz", "/ui/", "/ui/page.js"} {
 		if got := ask(asks, path, ""); got != 200 {
 			t.Errorf("%s: %d", path, got)
 		}
 	}
 	for _, route := range asks.guardOperators(asks.adminRoutes()) {
-		if strings.HasPrefix(route.pattern, "/healthz") || strings.HasPrefix(route.pattern, "/readyz") {
+		if slices.Contains([]string{"/healthz", "/readyz", "/ui", "/ui/*"}, route.pattern) {
 			continue
 		}
 		x := &exchange{Context: asks.admin.NewContext(httptest.NewRequest(route.method, "/", nil), httptest.NewRecorder())}

@@ -61,6 +61,9 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		took := time.Since(started)
 		s.log(x, took, err)
+		if x.route == patternCollection || x.route == patternRecord {
+			s.history.add(started.Add(took), took, x.Response().Status >= http.StatusInternalServerError)
+		}
 		if s.options.Observe != nil {
 			s.options.Observe(x.served(took, err))
 		}

@@ -47,6 +47,8 @@ type fakeRecords struct {
 	health  []store.Health
 	levels  store.Levels
 	sweeper store.SweeperStatus
+	over    store.Overview
+	trace   store.Trace
 	// before runs ahead of every call, with the key; its error is the call's.
 	before func(ctx context.Context, op, key string) error
 }
@@ -231,6 +233,14 @@ func (f *fakeRecords) Sweeper(ctx context.Context) (store.SweeperStatus, error) 
 		}
 	}
 	return f.sweeper, nil
+}
+
+// Overview repeats what the test has set.
+func (f *fakeRecords) Overview() store.Overview { return f.over }
+
+// Trace repeats what the test has set.
+func (f *fakeRecords) Trace(ctx context.Context, collection, key string) (store.Trace, error) {
+	return f.trace, f.enter(ctx, "trace "+collection, key)
 }
 
 // count is the number of records.

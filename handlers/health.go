@@ -51,6 +51,20 @@ func (s *Server) healthz(_ context.Context, x *exchange) error {
 // down, or an index that only answers reads, the gateway is degraded and stays in service, because reads and many writes
 // go on.
 func (s *Server) readyz(ctx context.Context, x *exchange) error {
+	answer := s.readiness(ctx)
+	code := http.StatusOK
+	if answer.Status == statusUnavailable {
+		code = http.StatusServiceUnavailable
+	}
+	body, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	return x.sendJSON(code, append(body, '\n'))
+}
+
+// readiness asks the dependencies and judges what they say.
+func (s *Server) readiness(ctx context.Context) readiness {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	answer := readiness{Status: statusReady, Dependencies: []dependency{}}
@@ -70,15 +84,10 @@ func (s *Server) readyz(ctx context.Context, x *exchange) error {
 		}
 		answer.Dependencies = append(answer.Dependencies, d)
 	}
-	code := http.StatusOK
 	if indexDown || nodes > 0 && nodes == nodesDown {
-		code, answer.Status = http.StatusServiceUnavailable, statusUnavailable
+		answer.Status = statusUnavailable
 	}
-	body, err := json.Marshal(answer)
-	if err != nil {
-		return err
-	}
-	return x.sendJSON(code, append(body, '\n'))
+	return answer
 }
 
 // sendJSON answers with a document of the gateway's own, which no cache may keep.

@@ -168,7 +168,7 @@ func TestCompressedStream(t *testing.T) {
 // TestHeadOfOperators: HEAD works where GET does, also for operators.
 func TestHeadOfOperators(t *testing.T) {
 	r := newRig(t)
-	for _, target := range []string{"/admin/ranges", "/admin/sweeper", "/healthz", "/readyz", "/debug/pprof/cmdline"} {
+	for _, target := range []string{"/admin/ranges", "/admin/sweeper", "/admin/status", "/admin/history", "/admin/lookup?collection=records&key=a", "/ui/", "/healthz", "/readyz", "/debug/pprof/cmdline"} {
 		var answers [2]*httptest.ResponseRecorder
 		for i, method := range []string{"GET", "HEAD"} {
 			answers[i] = httptest.NewRecorder()

@@ -22,6 +22,11 @@ const (
 	patternReload     = "/admin/reload"
 	patternRanges     = "/admin/ranges"
 	patternSweeper    = "/admin/sweeper"
+	patternStatus     = "/admin/status"
+	patternHistory    = "/admin/history"
+	patternLookup     = "/admin/lookup"
+	patternUI         = "/ui"
+	patternUIFile     = "/ui/*"
 )
 
 // handler answers one request within ctx, which ends at the request timeout. An error that it returns becomes a problem
@@ -57,6 +62,11 @@ func (s *Server) adminRoutes() []route {
 		{http.MethodPost, patternReload, s.reload},
 		{http.MethodGet, patternRanges, s.ranges},
 		{http.MethodGet, patternSweeper, s.sweeper},
+		{http.MethodGet, patternStatus, s.status},
+		{http.MethodGet, patternHistory, s.requestHistory},
+		{http.MethodGet, patternLookup, s.lookup},
+		{http.MethodGet, patternUI, toPage},
+		{http.MethodGet, patternUIFile, page},
 	}...)
 }
 

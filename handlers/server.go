@@ -45,6 +45,10 @@ type Records interface {
 	Levels(ctx context.Context, exact bool) (store.Levels, error)
 	// Sweeper says what the sweeper of the fleet does.
 	Sweeper(ctx context.Context) (store.SweeperStatus, error)
+	// Overview says how the ranges are spread over the nodes. It asks no database.
+	Overview() store.Overview
+	// Trace says what is met on the path from a key to its row.
+	Trace(ctx context.Context, collection, key string) (store.Trace, error)
 }
 
 // Collection is one collection that the gateway serves.
@@ -92,6 +96,8 @@ type Options struct {
 	// Reload puts the config file in force for POST /admin/reload on the operators' listener; nil answers 404. It ends
 	// with its context, at the latest within a bound of its own.
 	Reload func(ctx context.Context) (Reloaded, error)
+	// Program says what the operators' page shows of the program itself; nil for nothing.
+	Program func() Program
 	// Observe is told of each request when it is answered; nil when nobody wants to know.
 	Observe func(Served)
 	// Logger gets one line per request; nil discards them.
@@ -105,8 +111,8 @@ type collection struct {
 	opening []byte
 }
 
-// Server answers HTTP requests from a record store. It holds no state of its own and starts nothing; its handlers may be
-// used by any number of listeners at once.
+// Server answers HTTP requests from a record store. It holds no state but the history of its requests and starts nothing; its
+// handlers may be used by any number of listeners at once.
 type Server struct {
 	records     Records
 	options     Options
@@ -115,6 +121,8 @@ type Server struct {
 	// limits are read once per request, by observe, so that one request never sees two of them.
 	limits atomic.Pointer[Limits]
 	gate   gate
+	// history is of the requests for records.
+	history *history
 	// streamIdle bounds one wait for the client of a bulk request, in either direction.
 	streamIdle time.Duration
 	// now is the clock that expiries are reckoned by: time.Now, but in tests.
@@ -138,6 +146,7 @@ func New(records Records, options Options) *Server {
 		collections: make(map[string]*collection, len(options.Collections)),
 		logger:      options.Logger,
 		streamIdle:  streamIdleTimeout,
+		history:     newHistory(time.Now()),
 		now:         time.Now,
 		description: describeCollections(options.Collections),
 	}

@@ -13,17 +13,13 @@ func (c circuitsCollector) Describe(to chan<- *prometheus.Desc) { to <- circuitO
 
 // Collect implements prometheus.Collector.
 func (c circuitsCollector) Collect(to chan<- prometheus.Metric) {
-	both := func(dependency, name string, reads, writes *circuit) {
-		for kind, of := range map[string]*circuit{forReads: reads, forWrites: writes} {
+	for _, of := range c.store.circuits() {
+		for kind, open := range map[string]bool{forReads: of.ReadsOpen, forWrites: of.WritesOpen} {
 			value := 0.0
-			if of.open() {
+			if open {
 				value = 1
 			}
-			to <- prometheus.MustNewConstMetric(circuitOpen, prometheus.GaugeValue, value, dependency, name, kind)
+			to <- prometheus.MustNewConstMetric(circuitOpen, prometheus.GaugeValue, value, of.Kind, of.Name, kind)
 		}
-	}
-	both("index", "index", c.store.gate.reads, c.store.gate.writes)
-	for _, n := range c.store.topology.Load().nodes {
-		both("node", n.name, n.guarded.reads, n.guarded.writes)
 	}
 }

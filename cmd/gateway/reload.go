@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +28,7 @@ const (
 
 // Results of a reload, in answers and as labels.
 const (
+	resultLoaded    = "loaded" // at start; no label
 	resultApplied   = "applied"
 	resultUnchanged = "unchanged"
 	resultRefused   = "refused"
@@ -58,6 +60,8 @@ type reloader struct {
 	log     *slog.Logger
 	results *prometheus.CounterVec
 	ok      prometheus.Gauge
+	// state is what became of the file, for people who do not want to wait for mu.
+	state atomic.Pointer[handlers.ConfigState]
 
 	// mu lets one reload run at a time, and guards what follows.
 	mu sync.Mutex
@@ -102,6 +106,7 @@ func (r *reloader) attach(p *parts, server *handlers.Server, logger *slog.Logger
 		Help: "1 when the config file is in force, 0 when its last content was refused.",
 	})
 	r.ok.Set(1)
+	r.note(resultLoaded, nil, "")
 	p.metrics.MustRegister(r.results, r.ok)
 }
 
@@ -214,6 +219,14 @@ func (r *reloader) apply(ctx context.Context, now content) ([]string, error) {
 	return d.changes, nil
 }
 
+// note keeps what became of the file for people.
+func (r *reloader) note(result string, changes []string, reason string) {
+	if changes == nil {
+		changes = []string{}
+	}
+	r.state.Store(&handlers.ConfigState{Path: r.source.path, Result: result, At: time.Now().UTC(), Changes: changes, Reason: reason})
+}
+
 // setLevel puts log.level in force.
 func (r *reloader) setLevel(cfg *Config) {
 	var level slog.Level
@@ -227,6 +240,7 @@ func (r *reloader) refused(trigger string, cause error, again bool) {
 	r.refusal = cause.Error()
 	r.ok.Set(0)
 	if !reported {
+		r.note(resultRefused, nil, r.refusal)
 		r.results.WithLabelValues(resultRefused).Inc()
 		r.log.Error("config refused", "trigger", trigger, "cause", r.refusal)
 	}
@@ -234,8 +248,12 @@ func (r *reloader) refused(trigger string, cause error, again bool) {
 
 // accepted notes and reports that the file is in force.
 func (r *reloader) accepted(trigger string, changes []string) handlers.Reloaded {
+	wasRefused := r.refusal != ""
 	r.refusal = ""
 	r.ok.Set(1)
+	if len(changes) > 0 || wasRefused {
+		r.note(resultApplied, changes, "")
+	}
 	if len(changes) == 0 {
 		r.results.WithLabelValues(resultUnchanged).Inc()
 		r.log.Info("config unchanged", "trigger", trigger)

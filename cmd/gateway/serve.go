@@ -71,6 +71,7 @@ func serve(ctx context.Context, r *reloader, logger *slog.Logger) error {
 	options := handlerOptions(cfg, p, logger)
 	options.Guard = r.gates.guard
 	options.Reload = func(ctx context.Context) (handlers.Reloaded, error) { return r.reload(ctx, triggerAdmin) }
+	options.Program = program(r, p)
 	server := handlers.New(p.store, options)
 	registerLoad(p.metrics, server)
 	r.attach(p, server, logger)

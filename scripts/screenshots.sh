@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Looks at the operators' page in a headless Chromium, on real servers, and keeps the pictures in docs/ui.
+#
+#   scripts/screenshots.sh          the tests of the page with 11 minutes of traffic, and the pictures of the docs
+#   scripts/screenshots.sh check    the tests alone, with 15 seconds of traffic; the pictures go to a temporary folder
+#
+# Needs a machine as scripts/stack.sh does, or GATEWAY_TEST_MYSQL and GATEWAY_TEST_MONGO. Installs chromium and pngquant, as
+# root, when they are missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+die() { printf 'screenshots: %s\n' "$*" >&2; exit 1; }
+
+for tool in chromium pngquant; do
+  command -v "$tool" >/dev/null && continue
+  (apt-get update -qq && apt-get install -y -qq --no-install-recommends "$tool") >/dev/null || die "$tool is missing and cannot be installed"
+done
+
+keep=docs/ui
+case ${1-} in
+  '') export SCENE=${SCENE:-11m} ;;
+  check) keep= ;;
+  *) die "usage: scripts/screenshots.sh [check]" ;;
+esac
+PICTURES=$(mktemp -d)
+export PICTURES
+scripts/stack.sh run go test -count=1 -v -timeout 30m -tags browser ./test/browser
+if [ -z "$keep" ]; then
+  printf 'screenshots: the pictures are in %s\n' "$PICTURES"
+  exit
+fi
+mkdir -p "$keep"
+for name in light-1280 dark-1280 light-390; do
+  pngquant --force --speed 1 --strip --output "$keep/$name.png" 64 "$PICTURES/$name.png"
+done
+rm -r "$PICTURES"
