@@ -40,7 +40,7 @@ bench: ## compare with one-by-one clients on real servers, write docs/benchmarks
 	scripts/stack.sh run go run ./test/bench $(BENCH)
 
 .PHONY: page
-page: ## look at the operators' page in Chromium and keep its pictures in docs/ui (12 minutes; PAGE=check for the tests alone)
+page: ## look at the operators' page in Chromium and keep its pictures in docs/ui (11 minutes; PAGE=check for the tests alone)
 	scripts/screenshots.sh $(PAGE)
 
 .PHONY: lint

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Looks at the operators' page in a headless Chromium, on real servers, and keeps the pictures in docs/ui.
 #
-#   scripts/screenshots.sh          the tests of the page with 11 minutes of traffic, and the pictures of the docs
+#   scripts/screenshots.sh          the tests of the page with 9 minutes of traffic, and the pictures of the docs
 #   scripts/screenshots.sh check    the tests alone, with 15 seconds of traffic; the pictures go to a temporary folder
 #
 # Needs a machine as scripts/stack.sh does, or GATEWAY_TEST_MYSQL and GATEWAY_TEST_MONGO. Installs chromium and pngquant, as
@@ -18,7 +18,7 @@ done
 
 keep=docs/ui
 case ${1-} in
-  '') export SCENE=${SCENE:-11m} ;;
+  '') export SCENE=${SCENE:-9m} ;;
   check) keep= ;;
   *) die "usage: scripts/screenshots.sh [check]" ;;
 esac

@@ -16,7 +16,7 @@ function bar(share, kind, label, marks = []) {
 const old = 30000; // ms from which on the age of a survey is told: one that takes long is not made all the time
 
 // levels are the words and badges for the states of a collection.
-const levels = { ok: ["ok", "Plenty of room"], warn: ["warn", "Filling up"], alarm: ["bad", "Nearly full"], full: ["bad", "Full"] };
+const levels = { ok: ["ok", "ok"], warn: ["warn", "warning: fills up"], alarm: ["bad", "alarm: nearly full"], full: ["bad", "full"] };
 
 // spans takes a list of ranges in the words of config apart: "1-5,9".
 export function spans(text) {
@@ -89,14 +89,27 @@ function nodeGroup(node, used, rangeSize, fold) {
   return h("details", { class: "node", "data-id": node.name, open: used.some((r) => r.open) }, h("summary", null, summary, total), list);
 }
 
+// haste says whether the days that are left ask for action, with the bounds of the alerts in deploy/prometheus.
+export function haste(c) {
+  if (c.days_left === null || c.days_left >= 30) return null;
+  return c.days_left < 3 ? "bad" : "warn";
+}
+
+// timeLeft is the days that are left in words; null when they are not known.
+export function timeLeft(c) {
+  if (c.days_left === null) return null;
+  if (c.days_left > 3650) return "more than 10 years left";
+  return c.days_left < 2 ? `${count(Math.floor(c.days_left * 24))} hours left` : `${count(Math.floor(c.days_left))} days left`;
+}
+
 function outlook(c) {
   const growth = c.growth_ids_per_day === null ? "growth not known yet" : count(c.growth_ids_per_day) + " IDs a day";
-  const days = c.days_left === null ? null : c.days_left > 3650 ? "more than 10 years left" : `${count(Math.floor(c.days_left))} days left`;
+  const left = timeLeft(c);
   return h("p", { class: "outlook" },
     h("span", null, `${c.complete ? "" : "at least "}${count(c.issued_ids)} of ${count(c.owned_ids)} IDs issued`),
     h("span", null, count(c.left_ids) + " left"),
     h("span", null, growth),
-    days ? h("strong", null, days) : null);
+    left ? (haste(c) ? badge(haste(c), left) : h("strong", null, left)) : null);
 }
 
 function collectionCard(c, ranges, status) {

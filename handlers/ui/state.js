@@ -1,6 +1,7 @@
 // The overall state, alarms, the sweeper and the config.
 
 import { h, badge, clock, count, percent, span } from "./dom.js";
+import { haste, timeLeft } from "./ranges.js";
 
 // overallView is the one word.
 export function overallView(status) {
@@ -30,6 +31,7 @@ export function alarmsView(status, levels, sweeper) {
   for (const c of levels ? levels.collections : []) {
     if (c.state === "full") add("bad", `${c.collection} is full.`, "No range takes new records: append a node to the config.");
     if (c.state === "alarm") add("bad", `${c.collection} is nearly full.`, `${count(c.left_ids)} IDs are left: append a node to the config.`);
+    if (c.state !== "full" && haste(c)) add(haste(c), `${c.collection} has ${timeLeft(c)}.`, `${count(c.growth_ids_per_day)} IDs are used a day: append a node to the config.`);
     if (c.state === "warn") add("warn", `${c.collection} fills up.`, `${count(c.left_ids)} IDs are left.`);
   }
   if (status.config && status.config.result === "refused") add("warn", "The config file is refused.", "The running config stays; the reason is below.");
