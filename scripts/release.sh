@@ -4,7 +4,7 @@
 #
 #     scripts/release.sh v1.2.3
 #
-# The same commit gives the same binaries: paths are trimmed, and archives carry the time of the commit.
+# The same commit gives the same files: paths are trimmed, and all of them carry the time of the commit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,6 +24,7 @@ if [[ -n $(git status --porcelain) ]]; then
 fi
 
 commit_time=$(git log -1 --format=%ct)
+commit_date=$(date --utc --date="@$commit_time" +%Y-%m-%dT%H:%M:%SZ)
 rm -rf dist
 mkdir -p dist
 for platform in $PLATFORMS; do
@@ -33,9 +34,11 @@ for platform in $PLATFORMS; do
   mkdir "dist/$name"
   CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath -ldflags "-s -w -X main.version=$version" -o "dist/$name/gateway" ./cmd/gateway
   cp -r "${PACKED[@]}" "dist/$name/"
-  tar --create --file - --directory dist --sort=name --mtime="@$commit_time" --owner=0 --group=0 --numeric-owner "$name" |
+  tar --create --file - --directory dist --sort=name --mtime="@$commit_time" --owner=0 --group=0 --numeric-owner \
+    --mode=u=rwX,go=rX "$name" |
     gzip --no-name >"dist/$name.tar.gz"
-  go run "$SBOM_TOOL" bin -json -version "$version" -output "dist/$name.sbom.json" "dist/$name/gateway"
+  go run "$SBOM_TOOL" bin -json -noserial -version "$version" -output "dist/$name.sbom.json" "dist/$name/gateway"
+  sed -i -E "s/(\"timestamp\": )\"[^\"]*\"/\1\"$commit_date\"/" "dist/$name.sbom.json"
   rm -r "dist/${name:?}"
 done
 (cd dist && sha256sum -- * >SHA256SUMS)
