@@ -22,6 +22,14 @@ test: ## set up real servers (as root on Debian 12, or name your own) and run ev
 	cd test/k6 && go test -race -shuffle=on ./...
 	cd test/deploy && go test -shuffle=on ./...
 
+.PHONY: image
+image: ## build the container image keyrange (VERSION=v1.2.3)
+	docker build --build-arg VERSION=$(or $(VERSION),dev) --tag keyrange$(VERSION:%=:%) .
+
+.PHONY: release
+release: ## build archives, lists of modules and sums of a version into dist/ (VERSION=v1.2.3)
+	scripts/release.sh $(VERSION)
+
 .PHONY: sim
 sim: ## play the record protocol on simulated databases, with 100,000 seeds (SIM_SEEDS=n for more; a minute)
 	SIM_SEEDS=$(or $(SIM_SEEDS),100000) go test -count=1 -v -timeout 0 -run '^TestSimulation$$' ./store

@@ -32,7 +32,7 @@ for platform in $PLATFORMS; do
   name=keyrange_${version}_${os}_${arch}
   echo "release: $name"
   mkdir "dist/$name"
-  CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -trimpath -ldflags "-s -w -X main.version=$version" -o "dist/$name/gateway" ./cmd/gateway
+  CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -buildvcs=true -trimpath -ldflags "-s -w -X main.version=$version" -o "dist/$name/gateway" ./cmd/gateway
   cp -r "${PACKED[@]}" "dist/$name/"
   tar --create --file - --directory dist --sort=name --mtime="@$commit_time" --owner=0 --group=0 --numeric-owner \
     --mode=u=rwX,go=rX "$name" |
