@@ -42,7 +42,8 @@ func deletionOf(job idsegment.Job) Deletion {
 // DeleteGroup takes on the deletion of all records of a group. When it is done, those are gone whose creation was
 // acknowledged before this call; those that are created meanwhile may be gone or stay. Some gateway of the fleet does it,
 // whatever becomes of this one. While a deletion of the group is not done, that one is returned, and what has been created
-// since it began is deleted as well. After ErrUnavailable it may have been taken on, and it is safe to ask again.
+// since it began is deleted as well. After ErrUnknown it may have been taken on, after every other error it was not; it is safe to
+// ask again.
 func (s *Store) DeleteGroup(ctx context.Context, collection, group string) (Deletion, error) {
 	if _, err := s.groupDirectory(collection, group); err != nil {
 		return Deletion{}, err
@@ -55,7 +56,11 @@ func (s *Store) DeleteGroup(ctx context.Context, collection, group string) (Dele
 	if err == nil {
 		job, err = s.issuers[0].StartJob(ctx, id, collection, group)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, idsegment.ErrUnknown):
+		s.metrics.countUnknown(opDelete, ErrUnknown)
+		return Deletion{}, fmt.Errorf("take a deletion on: %w: %s", ErrUnknown, err.Error())
+	case err != nil:
 		return Deletion{}, fmt.Errorf("take a deletion on: %w: %s", ErrUnavailable, err.Error())
 	}
 	select {
