@@ -33,7 +33,11 @@ func groupOf(value jsontext.Value) (string, error) {
 		}
 		return string(group), checkGroup(string(group))
 	case kind == jsontext.KindNumber && bytes.IndexFunc(value, notInInteger) < 0:
-		return string(value), checkGroup(string(value))
+		group := string(value)
+		if group == "-0" {
+			group = "0" // the same number, and what a column makes of it
+		}
+		return group, checkGroup(group)
 	}
 	return "", refuse(store.ErrGroup, "the group in the document is neither a string nor an integer; leave the member out for a record without a group")
 }

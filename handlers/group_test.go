@@ -17,7 +17,7 @@ func TestGroupInDocument(t *testing.T) {
 	scope := &Collection{KeyMember: "key", GroupMember: "g"}
 	longest := strings.Repeat("x", store.MaxGroupBytes)
 	for value, want := range map[string]string{
-		`"a"`: "a", `"\u0061"`: "a", `" "`: " ", `"😀"`: "😀", `42`: "42", `-7`: "-7", `0`: "0", `"42"`: "42", `123456789012345678901234567890`: "123456789012345678901234567890",
+		`"a"`: "a", `"\u0061"`: "a", `" "`: " ", `"😀"`: "😀", `42`: "42", `-7`: "-7", `0`: "0", `-0`: "0", `"-0"`: "-0", `"42"`: "42", `123456789012345678901234567890`: "123456789012345678901234567890",
 		`"` + longest + `"`: longest,
 	} {
 		doc, err := scope.scan([]byte(`{"o": {"g": "inner"}, "g" : ` + value + `, "key": "k"}`))
@@ -128,6 +128,9 @@ func TestGroupDeletion(t *testing.T) {
 		r.expect(400, "invalid_parameter", "DELETE", "/v1/grouped"+query, "")
 	}
 	r.expect(422, "invalid_group", "DELETE", "/v1/grouped?group=", "")
+	r.fake.before = func(context.Context, string, string) error { return fmt.Errorf("take a deletion on: %w", store.ErrUnknown) }
+	r.expect(503, "outcome_unknown", "DELETE", "/v1/grouped?group=a", "")
+	r.fake.before = nil
 	r.expect(400, "invalid_parameter", "DELETE", "/v1/records?group=a", "")
 	r.expect(400, "unsupported_condition", "DELETE", "/v1/grouped?group=a", "", `If-Match: "1-1"`)
 }

@@ -27,6 +27,8 @@ var (
 	ErrMismatch = errors.New("issuer does not match")
 	// ErrClosed: the sequence, or the rotation, has been closed.
 	ErrClosed = errors.New("sequence closed")
+	// ErrUnknown: a job may have been taken on, or may be yet. Of leases nobody needs to know.
+	ErrUnknown = errors.New("outcome unknown")
 )
 
 // Segment is the block of IDs Start, Start+stride, ... below End, where the stride is that of the issuer's Bounds. End is

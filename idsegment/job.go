@@ -76,33 +76,44 @@ const (
 )
 
 // StartJob takes a job on under a new id, or asks for another round of the one about the group that is not done, which is
-// then given back. After ErrUnavailable it may have taken effect, and it is safe to try again.
+// then given back. ErrUnavailable: it is not taken on. ErrUnknown: it may be. After both it is safe to try again.
 func (i *Issuer) StartJob(ctx context.Context, id, collection, group string) (Job, error) {
 	if err := i.createJobs(ctx); err != nil {
 		return Job{}, err
 	}
 	now := i.turnDialect().now
-	for {
+	for asked := false; ; asked = true {
 		_, err := i.db.Exec(ctx, "INSERT INTO gateway_job (id, collection, group_key, open, round, upto, at, deleted, holder, expires_at, started_at, finished_at, changes) "+
 			"VALUES (?, ?, ?, 1, 1, 0, 0, 0, ?, 0, "+now+", 0, 0)", []byte(id), []byte(collection), []byte(group), []byte{})
 		if err == nil {
 			job, _, err := i.LookJob(ctx, id)
-			return job, err
+			return job, i.unsure("look at the job", true, err)
 		}
 		if !errors.Is(err, sqldb.ErrDuplicate) {
-			return Job{}, i.translate("take a job on", err)
+			return Job{}, i.unsure("take a job on", asked, err)
 		}
 		_, err = i.db.Exec(ctx, "UPDATE gateway_job SET round = round + 1, upto = 0, at = 0, expires_at = 0, changes = changes + 1 WHERE collection = ? AND group_key = ? AND open = 1",
 			[]byte(collection), []byte(group))
 		if err != nil {
-			return Job{}, i.translate("ask for a job again", err)
+			return Job{}, i.unsure("ask for a job again", asked, err)
 		}
 		jobs, err := i.jobs(ctx, "WHERE collection = ? AND group_key = ? AND open = 1", []byte(collection), []byte(group))
 		if err != nil || len(jobs) > 0 {
-			return append(jobs, Job{})[0], err
+			return append(jobs, Job{})[0], i.unsure("look at the job", true, err)
 		}
 		// It has just been done: this one is new.
 	}
+}
+
+// unsure translates an error of a step of StartJob. asked says that an earlier step may have taken the job on.
+func (i *Issuer) unsure(op string, asked bool, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case !asked && !errors.Is(err, sqldb.ErrUnknown):
+		return i.translate(op, err)
+	}
+	return fmt.Errorf("%s at %s: %w: %s", op, i.Describe(), ErrUnknown, err.Error())
 }
 
 // createJobs makes the table when it is missing, and forgets jobs that were done long ago.

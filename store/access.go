@@ -110,7 +110,9 @@ func (s *Store) replace(b budget, collection, key string, content Content, cond 
 }
 
 func replaced(change rowChange, version int64) Record {
-	return Record{Key: change.key, Tag: Tag{change.id, version}, Content: change.Content, UpdatedAt: change.updatedAt}
+	content := change.Content
+	content.split = nil // as for a row's record
+	return Record{Key: change.key, Tag: Tag{change.id, version}, Content: content, UpdatedAt: change.updatedAt}
 }
 
 // target is the row that a conditional write is for.

@@ -42,7 +42,8 @@ func deletionOf(job idsegment.Job) Deletion {
 // DeleteGroup takes on the deletion of all records of a group. When it is done, those are gone whose creation was
 // acknowledged before this call; those that are created meanwhile may be gone or stay. Some gateway of the fleet does it,
 // whatever becomes of this one. While a deletion of the group is not done, that one is returned, and what has been created
-// since it began is deleted as well. After ErrUnavailable it may have been taken on, and it is safe to ask again.
+// since it began is deleted as well. After ErrUnknown it may have been taken on, after every other error it was not; it is safe to
+// ask again.
 func (s *Store) DeleteGroup(ctx context.Context, collection, group string) (Deletion, error) {
 	if _, err := s.groupDirectory(collection, group); err != nil {
 		return Deletion{}, err
@@ -55,7 +56,11 @@ func (s *Store) DeleteGroup(ctx context.Context, collection, group string) (Dele
 	if err == nil {
 		job, err = s.issuers[0].StartJob(ctx, id, collection, group)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, idsegment.ErrUnknown):
+		s.metrics.countUnknown(opDelete, ErrUnknown)
+		return Deletion{}, fmt.Errorf("take a deletion on: %w: %s", ErrUnknown, err.Error())
+	case err != nil:
 		return Deletion{}, fmt.Errorf("take a deletion on: %w: %s", ErrUnavailable, err.Error())
 	}
 	select {
@@ -180,11 +185,9 @@ func (d *deleter) step(ctx context.Context, job idsegment.Job) (next idsegment.J
 	s, jobs, holder := d.store, d.store.issuers[0], d.store.identity.Instance()
 	if job.Upto == 0 {
 		// Only what is there now: otherwise a busy group would never be done.
-		last, err := s.List(ctx, job.Collection, Walk{Group: job.Group, Descending: true, Limit: 1, MaxBytes: 1})
-		if err != nil {
+		if job.Upto, err = s.lastOf(ctx, job.Collection, job.Group); err != nil {
 			return job, false, err
 		}
-		job.Upto = last.Next
 	}
 	if job.Upto > job.At {
 		deleted, at, err := s.deleteMembers(ctx, job.Collection, job.Group, span{job.At + 1, job.Upto + 1})
@@ -204,6 +207,15 @@ func (d *deleter) step(ctx context.Context, job idsegment.Job) (next idsegment.J
 		err = errLost
 	}
 	return job, ended, err
+}
+
+// lastOf is the ID of the last record of a group, whether or not it can be read; 0 when there is none.
+func (s *Store) lastOf(ctx context.Context, collection, group string) (int64, error) {
+	w := &walker{store: s, now: s.topology.Load(), collection: collection, walk: Walk{Group: group, Descending: true}, left: 1}
+	if err := w.runGroup(ctx); err != nil || len(w.found) == 0 {
+		return 0, err
+	}
+	return w.found[0].id, nil
 }
 
 // deleteMembers deletes records of a group within a span of IDs, a batch of them at most, and returns how many and the ID up
@@ -246,6 +258,9 @@ func (s *Store) deleteAll(ctx context.Context, collection, group string, members
 			if errors.Is(err, sqldb.ErrUnknown) {
 				done, err = s.resolveRemove(b, collection, change, err)
 			}
+			if err == nil && !done.ok {
+				err = s.settleGone(b, collection, change)
+			}
 			if err != nil {
 				errs[i] = fmt.Errorf("delete row %d: %w", m.id, err)
 				return
@@ -262,4 +277,22 @@ func (s *Store) deleteAll(ctx context.Context, collection, group string, members
 	}
 	wg.Wait()
 	return deleted.Load(), errors.Join(errs...)
+}
+
+// settleGone makes sure that a row is gone that could not be deleted: somebody else has deleted it, or it has expired a moment
+// ago. An expired row is removed like any other, because its entry goes. ErrBusy: it is a record all the same.
+func (s *Store) settleGone(b budget, collection string, change rowChange) error {
+	r, err := s.readRow(b, collection, change.id)
+	if err != nil || r == nil || r.state != live || r.key != change.key {
+		return err
+	}
+	change.expired = true
+	done, err := s.changeRow(b, collection, change)
+	if errors.Is(err, sqldb.ErrUnknown) {
+		done, err = s.resolveRemove(b, collection, change, err)
+	}
+	if err == nil && !done.ok {
+		err = ErrBusy // the clock was set back, or a create has buried it: the next step looks again
+	}
+	return err
 }

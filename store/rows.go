@@ -53,6 +53,7 @@ func (r *row) tag() Tag { return Tag{ID: r.id, Version: r.version} }
 // record is the record that a live row holds, or ErrUnreadable.
 func (r *row) record() (Record, error) {
 	content := r.Content
+	content.split = nil // it is of this key, and of this document as it is
 	if r.layout != nil {
 		document, err := r.layout.Join(r.key, typed.Row{Cells: r.cells, Rest: r.Document})
 		if err != nil {

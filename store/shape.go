@@ -95,7 +95,7 @@ func (s *shape) definitions(engine sqldb.Engine) string {
 		text.WriteString(",\n\t`" + c.name + "` " + definition)
 	}
 	if s.grouped() && engine == sqldb.MySQL {
-		text.WriteString(",\n\tKEY " + groupIndex + " (group_key, id)")
+		text.WriteString(",\n\tKEY " + groupIndex + " (group_key, id, expires_at)")
 	}
 	return text.String()
 }

@@ -37,6 +37,7 @@ func checkColumns(c CollectionConfig, path string, f *faults) {
 			keys, names = append(keys, key), append(names, columnName(column))
 		}
 		whole = checkColumnType(column, at, f) && whole
+		checkColumnUse(c, column, at, f)
 	}
 	distinct(f, keys, names)
 	if !whole {
@@ -88,6 +89,23 @@ func checkColumnType(c ColumnConfig, at string, f *faults) bool {
 		}
 	}
 	return true
+}
+
+// checkColumnUse checks the column of a member that means something to the gateway. It looks at documents as they are sent, so
+// that a column must give the member back as it was, and must not fill it in.
+func checkColumnUse(c CollectionConfig, column ColumnConfig, at string, f *faults) {
+	t, err := typed.ParseType(column.Type)
+	if err != nil || column.Name == "" {
+		return // said already
+	}
+	switch column.Name {
+	case c.Group:
+		f.check(t.IsInteger() || t.KeepsText(), at+".type", "must be an integer, a char, a varchar or a text, because the member holds the group", column.Type)
+		f.check(column.Default == "", at+".default", "must be empty, because the member holds the group: without it a record is in none", column.Default)
+	case c.TTL:
+		f.check(t.IsInteger(), at+".type", "must be an integer, because the member holds the time to live", column.Type)
+		f.check(column.Default == "", at+".default", "must be empty, because the member holds the time to live: without it a record lives for ever", column.Default)
+	}
 }
 
 // columnsOf lists the columns of a collection as the store knows them. The config was validated, so nothing fails.

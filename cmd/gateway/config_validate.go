@@ -154,6 +154,7 @@ func checkCollections(collections []CollectionConfig, f *faults) {
 			ttl := fmt.Sprintf("collections[%d].ttl", i)
 			f.check(keyMember.MatchString(c.TTL), ttl, "must be a letter or _ and up to 63 letters, digits or _, or empty", c.TTL)
 			f.check(c.TTL != c.Key, ttl, "must differ from the key member", c.TTL)
+			f.check(c.TTL != c.Group, ttl, "must differ from the group member, which never changes", c.TTL)
 		}
 		if collectionName.MatchString(c.Name) {
 			keys, names = append(keys, name), append(names, c.Name)

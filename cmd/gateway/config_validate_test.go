@@ -77,6 +77,13 @@ func TestConfigNameRules(t *testing.T) {
 			`config.yaml:6: collections[0].columns[1].name: is the name of a column that the gateway or the database has; set collections[0].columns[1].column to another name, such as record_token (got "Token")`,
 			"config.yaml:7: collections[0].columns[2].type: is no type that columns can have: bool, tinyint to bigint [unsigned], decimal, double, char, varchar, text, date, time, datetime, timestamp, binary, varbinary, blob and json are, and tiny, medium and long ones of text and blob" + ` (got "enum")`,
 			`config.yaml:8: collections[0].columns[3].default: must have at most 10 digits before the point, as decimal(10,0) (got "1e99")`}},
+		{name: "columns of the group and the time to live", text: "collections:\n - name: a\n   group: g\n   ttl: t\n   columns:\n    - {name: g, type: 'decimal(5,2)', default: '1'}\n    - {name: t, type: double, default: '60'}\n" +
+			" - name: b\n   group: g\n   ttl: t\n   columns:\n    - {name: g, type: varchar(9), required: true}\n    - {name: t, type: int unsigned}\n - {name: c, group: g, ttl: g}\n", want: []string{
+			`config.yaml:6: collections[0].columns[0].type: must be an integer, a char, a varchar or a text, because the member holds the group (got "decimal(5,2)")`,
+			`config.yaml:6: collections[0].columns[0].default: must be empty, because the member holds the group: without it a record is in none (got "1")`,
+			`config.yaml:7: collections[0].columns[1].type: must be an integer, because the member holds the time to live (got "double")`,
+			`config.yaml:7: collections[0].columns[1].default: must be empty, because the member holds the time to live: without it a record lives for ever (got "60")`,
+			`config.yaml:14: collections[2].ttl: must differ from the group member, which never changes (got "g")`}},
 		{name: "columns from the environment", text: "collections: [{name: a}]", env: []string{"GATEWAY__COLLECTIONS__0__COLUMNS__0__NAME=total", "GATEWAY__COLLECTIONS__0__COLUMNS__0__TYPE=int"}},
 		{name: "node names", text: "nodes:" + nodeLine("A", "sqlite://a", "1") + nodeLine("-a", "sqlite://b", "2") + nodeLine(long, "sqlite://c", "3"), want: []string{
 			"config.yaml:2: nodes[0].name: " + node + ` (got "A")`,

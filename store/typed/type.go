@@ -174,6 +174,12 @@ func (t Type) isInteger() bool {
 // isBigUnsigned is the integer that is kept as text, because the other 63 bits are all that drivers and SQLite have.
 func (t Type) isBigUnsigned() bool { return t.kind == kindBigint && t.unsigned }
 
+// IsInteger reports whether the values are integers, and KeepsText whether they are texts. Both come back as they were sent.
+func (t Type) IsInteger() bool { return t.kind >= kindTinyint && t.kind <= kindBigint }
+
+// KeepsText is as said for IsInteger.
+func (t Type) KeepsText() bool { return t.isText() }
+
 func (t Type) isText() bool { return t.kind >= kindChar && t.kind <= kindLongtext }
 
 func (t Type) isBinary() bool { return t.kind >= kindBinary && t.kind <= kindLongblob }
