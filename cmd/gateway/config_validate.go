@@ -165,7 +165,8 @@ func checkCollections(collections []CollectionConfig, f *faults) {
 
 func checkIDs(ids IDsConfig, f *faults) {
 	f.check(ids.Order == orderStrict || ids.Order == orderSpread, "ids.order", "must be strict, spread", ids.Order)
-	between(f, "ids.open_ranges", ids.OpenRanges, 1, maxOpenRanges)
+	// With one, what to do while its node is down would be the question of order strict.
+	between(f, "ids.open_ranges", ids.OpenRanges, 2, maxOpenRanges)
 	between(f, "ids.high_level_percent", ids.HighLevelPercent, 1, 100)
 	f.check(1 <= len(ids.Issuers) && len(ids.Issuers) <= maxIssuers, "ids.issuers", fmt.Sprintf("must list 1 to %d issuers", maxIssuers), len(ids.Issuers))
 	between(f, "ids.step.min", ids.Step.Min, 1, maxStep)

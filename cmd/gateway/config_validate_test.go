@@ -113,7 +113,7 @@ func TestConfigNumberRules(t *testing.T) {
 			"config.yaml:4: ids.step.max: must be at least ids.step.min, 0 (got -1)"}},
 		{name: "order", text: "ids:\n  order: random\n  open_ranges: 0\n  high_level_percent: 101", want: []string{
 			`config.yaml:2: ids.order: must be strict, spread (got "random")`,
-			"config.yaml:3: ids.open_ranges: must be 1 to 1000 (got 0)",
+			"config.yaml:3: ids.open_ranges: must be 2 to 1000 (got 0)",
 			"config.yaml:4: ids.high_level_percent: must be 1 to 100 (got 101)"}},
 		{name: "spread", text: "ids: {order: spread, open_ranges: 3, high_level_percent: 80}"},
 		{name: "steps crossed", text: "ids: {step: {min: 10, max: 9}}", want: []string{"config.yaml:1: ids.step.max: must be at least ids.step.min, 10 (got 9)"}},
