@@ -119,7 +119,7 @@ func (m manifests) selectorFaults() (faults []string) {
 			faults = append(faults, fmt.Sprintf("%s: its selector does not select the pods (%v)", what, err))
 		}
 	}
-	if !slices.ContainsFunc(m.services, func(s *corev1.Service) bool { return m.monitored(s) }) {
+	if !slices.ContainsFunc(m.services, m.monitored) {
 		faults = append(faults, "ServiceMonitor: its selector selects no Service")
 	}
 	return faults
