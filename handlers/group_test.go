@@ -128,7 +128,9 @@ func TestGroupDeletion(t *testing.T) {
 		r.expect(400, "invalid_parameter", "DELETE", "/v1/grouped"+query, "")
 	}
 	r.expect(422, "invalid_group", "DELETE", "/v1/grouped?group=", "")
-	r.fake.before = func(context.Context, string, string) error { return fmt.Errorf("take a deletion on: %w", store.ErrUnknown) }
+	r.fake.before = func(context.Context, string, string) error {
+		return fmt.Errorf("take a deletion on: %w", store.ErrUnknown)
+	}
 	r.expect(503, "outcome_unknown", "DELETE", "/v1/grouped?group=a", "")
 	r.fake.before = nil
 	r.expect(400, "invalid_parameter", "DELETE", "/v1/records?group=a", "")

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"keyrange/store/sqldb"
@@ -150,14 +151,21 @@ func (i *Issuer) LookJob(ctx context.Context, id string) (job Job, found bool, e
 	return jobs[0], true, nil
 }
 
-// TakeJob gives the holder a job that nobody does, for a while; not ok when there is none. After ErrUnavailable it may have
-// been taken.
-func (i *Issuer) TakeJob(ctx context.Context, holder string, life time.Duration) (job Job, ok bool, err error) {
+// TakeJob gives the holder a job that nobody does and that is about one of the collections, for a while; not ok when there is
+// none. After ErrUnavailable it may have been taken.
+func (i *Issuer) TakeJob(ctx context.Context, holder string, life time.Duration, collections ...string) (job Job, ok bool, err error) {
+	if len(collections) == 0 {
+		return Job{}, false, nil
+	}
 	if exists, err := i.exists(ctx, jobTable); err != nil || !exists {
 		return Job{}, false, err
 	}
 	now := i.turnDialect().now
-	free, err := i.jobs(ctx, "WHERE open = 1 AND expires_at <= "+now+" ORDER BY started_at, id LIMIT 1")
+	about := make([]any, len(collections))
+	for k, collection := range collections {
+		about[k] = []byte(collection)
+	}
+	free, err := i.jobs(ctx, "WHERE open = 1 AND expires_at <= "+now+" AND collection IN (?"+strings.Repeat(",?", len(about)-1)+") ORDER BY started_at, id LIMIT 1", about...)
 	if err != nil || len(free) == 0 {
 		return Job{}, false, err
 	}

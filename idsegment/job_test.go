@@ -15,7 +15,7 @@ func TestJob(t *testing.T) {
 		}
 		take := func(issuer *Issuer, holder string, life time.Duration, want string) Job {
 			t.Helper()
-			job, ok, err := issuer.TakeJob(ctx, holder, life)
+			job, ok, err := issuer.TakeJob(ctx, holder, life, "other", "c")
 			if err != nil || ok != (want != "") || job.ID != want {
 				t.Fatalf("%s takes %+v, %v, %v; want %q", holder, job, ok, err, want)
 			}
@@ -68,6 +68,12 @@ func TestJob(t *testing.T) {
 		third := take(a, "a", time.Hour, "j3")
 		if err := a.LeaveJob(ctx, "a", third); err != nil {
 			t.Error(err)
+		}
+		if job, ok, err := b.TakeJob(ctx, "b", time.Hour, "other"); ok || err != nil {
+			t.Errorf("of another collection: %+v, %v", job, err)
+		}
+		if job, ok, err := b.TakeJob(ctx, "b", time.Hour); ok || err != nil {
+			t.Errorf("of no collection: %+v, %v", job, err)
 		}
 		take(b, "b", time.Hour, "j3")
 		take(b, "b", time.Hour, "j4")

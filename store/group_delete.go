@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -130,12 +132,10 @@ func (d *deleter) look(ctx context.Context) bool {
 	}
 	stepCtx, cancel := context.WithTimeout(ctx, d.life/2)
 	defer cancel()
-	job, ok, err := jobs.TakeJob(stepCtx, d.store.identity.Instance(), d.life)
+	// Those about other collections are left to gateways whose config has them.
+	collections := slices.Collect(maps.Keys(d.store.directories))
+	job, ok, err := jobs.TakeJob(stepCtx, d.store.identity.Instance(), d.life, collections...)
 	if err != nil || !ok {
-		return false
-	}
-	if d.store.directories[job.Collection] == nil {
-		_ = jobs.LeaveJob(stepCtx, d.store.identity.Instance(), job) // to a gateway whose config has the collection
 		return false
 	}
 	d.do(ctx, job)

@@ -116,3 +116,23 @@ func TestGroupDeletedWhileItExpires(t *testing.T) {
 		d.checkInvariants(t, s)
 	})
 }
+
+// TestGroupDeletionOfAnotherCollection: a deletion in a collection that this gateway's config does not have waits for another
+// gateway, and holds up no other deletion.
+func TestGroupDeletionOfAnotherCollection(t *testing.T) {
+	engines(t, func(t *testing.T, d deployment) {
+		d = d.grouped()
+		s := d.open(t)
+		for i := range deletionsAtOnce + 1 {
+			id := fmt.Sprintf("foreign %d", i)
+			if _, err := s.issuers[0].StartJob(t.Context(), id, "removed", id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		join(t, s, "k", "g")
+		deletion, err := s.DeleteGroup(t.Context(), testCollection, "g")
+		if err != nil || awaitDeletion(t, s, deletion.ID).Deleted != 1 {
+			t.Errorf("deletion: %+v, %v", deletion, err)
+		}
+	})
+}
