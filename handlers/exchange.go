@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"go.opentelemetry.io/otel/trace"
 
 	"keyrange/handlers/access"
+	"keyrange/store"
 )
 
 // exchange is one request and its answer, as echo's context with what the gateway adds.
@@ -36,6 +38,10 @@ type exchange struct {
 	idempotency idempotency
 	// ttl is how long the record that is written is to live; 0 when the request does not say.
 	ttl time.Duration
+	// span is that of the request; nil when it is not traced. steps are what the store has done for it; nil when neither
+	// traces nor the log want to know.
+	span  trace.Span
+	steps *store.Steps
 	// items and failed count the results of a bulk request; items also the records of a list.
 	items, failed int
 }
@@ -55,6 +61,7 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 			// net/http reads of a body that nobody asked for.
 			x.setReadDeadline(started.Add(x.limits.RequestTimeout))
 		}
+		s.beginTrace(x)
 		abort, err := x.run(next)
 		if err != nil && !x.Response().Committed {
 			err = errors.Join(err, x.fail(err))
@@ -64,6 +71,7 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		if x.route == patternCollection || x.route == patternRecord {
 			s.history.add(started.Add(took), took, x.Response().Status >= http.StatusInternalServerError)
 		}
+		x.endTrace(err)
 		if s.options.Observe != nil {
 			s.options.Observe(x.served(took, err))
 		}
@@ -116,7 +124,7 @@ func panicError(cause any) error {
 	return fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
 }
 
-// log writes the line of a request. It never has the key, the path or the query.
+// log writes the line of a request. It never has the key, the path or the query, but a hash of a key in the path.
 func (s *Server) log(x *exchange, took time.Duration, err error) {
 	level := slog.LevelInfo
 	var line *status
@@ -125,17 +133,24 @@ func (s *Server) log(x *exchange, took time.Duration, err error) {
 			level = slog.LevelError
 		}
 	}
+	slow := x.isSlow(took)
+	if slow && level < slog.LevelWarn {
+		level = slog.LevelWarn
+	}
 	request, response := x.Request(), x.Response()
 	if !s.logger.Enabled(request.Context(), level) {
 		return
 	}
-	attrs := make([]slog.Attr, 0, 13)
+	attrs := make([]slog.Attr, 0, 17)
 	attrs = append(attrs,
 		slog.String("request_id", x.id),
 		slog.String("method", request.Method),
 		slog.String("route", x.route))
 	if x.collection != nil {
 		attrs = append(attrs, slog.String("collection", x.collection.Name))
+	}
+	if x.key != "" {
+		attrs = append(attrs, slog.String("key_hash", keyHash(x.key)))
 	}
 	attrs = append(attrs,
 		slog.Int("status", response.Status),
@@ -147,6 +162,12 @@ func (s *Server) log(x *exchange, took time.Duration, err error) {
 	}
 	if x.items > 0 {
 		attrs = append(attrs, slog.Int("items", x.items), slog.Int("items_failed", x.failed))
+	}
+	if x.span != nil {
+		attrs = append(attrs, slog.String("trace_id", x.span.SpanContext().TraceID().String()))
+	}
+	if slow {
+		attrs = append(attrs, slog.Bool("slow", true), slog.Any("steps", stepsTaken(x.steps)))
 	}
 	if line != nil {
 		attrs = append(attrs, slog.String("code", line.code), slog.String("cause", err.Error()))

@@ -53,7 +53,7 @@ func TestRequestLog(t *testing.T) {
 	}
 	delete(first, "duration_ms")
 	got, _ := json.Marshal(first)
-	want := `{"bytes":18,"collection":"records","level":"INFO","method":"PUT","msg":"request","remote":"192.0.2.1","request_id":"test","route":"/v1/:collection/*","status":201}`
+	want := `{"bytes":18,"collection":"records","key_hash":"2b7847b7b705","level":"INFO","method":"PUT","msg":"request","remote":"192.0.2.1","request_id":"test","route":"/v1/:collection/*","status":201}`
 	if string(got) != want {
 		t.Errorf("line: %s\nwant: %s", got, want)
 	}

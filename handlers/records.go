@@ -145,10 +145,12 @@ func (s *Server) post(ctx context.Context, x *exchange) (err error) {
 	if err != nil {
 		return err
 	}
+	x.key = doc.key // as far as it is known
 	rec, replayed, err := s.create(ctx, x, doc, 0)
 	if err != nil {
 		return err
 	}
+	x.key = rec.Key
 	if replayed {
 		x.Response().Header()[headerReplayed] = []string{"true"}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
+	"go.opentelemetry.io/otel/trace"
 
 	"keyrange/handlers/access"
 	"keyrange/store"
@@ -64,7 +65,7 @@ type Collection struct {
 	TTLMember string
 }
 
-// Limits bound what one request may take. Zeroes are not defaulted: they refuse everything.
+// Limits bound what one request may take. Zeroes are not defaulted: they refuse everything, but for SlowRequest.
 type Limits struct {
 	// RequestTimeout bounds one request, or one item of a bulk request.
 	RequestTimeout time.Duration
@@ -73,6 +74,9 @@ type Limits struct {
 	// MaxRequests bounds the requests for records that are under way at once, MaxRequestBytes their bodies together.
 	MaxRequests     int
 	MaxRequestBytes int64
+	// SlowRequest is how long a request for records may take before its line in the log is a warning with its steps; 0 warns
+	// of none.
+	SlowRequest time.Duration
 }
 
 // Options are the settings of a Server.
@@ -100,6 +104,8 @@ type Options struct {
 	Program func() Program
 	// Observe is told of each request when it is answered; nil when nobody wants to know.
 	Observe func(Served)
+	// Tracer makes the spans of requests for records; nil for none.
+	Tracer trace.Tracer
 	// Logger gets one line per request; nil discards them.
 	Logger *slog.Logger
 }

@@ -109,7 +109,9 @@ func (s *Store) create(b budget, p *placement, key string, content Content, once
 // try goes through the protocol once, with an ID of its own.
 func (c *creation) try() (Record, error) {
 	c.elsewhere = false
-	id, err := c.ids.nextFor(c.budget, c.content.Group)
+	ctx, taking := beginStep(c.budget, stepTakeID)
+	id, err := c.ids.nextFor(ctx, c.content.Group)
+	taking.end(err)
 	if err != nil {
 		return Record{}, err
 	}
@@ -169,7 +171,12 @@ func (c *creation) reserve(id int64) error {
 	case holder == id:
 		return nil // the driver sent the insert twice, and the first had come through
 	}
-	return c.takeOver(holder, id)
+	part := *c
+	ctx, taking := beginStep(c.budget, stepTakeOver)
+	part.budget.Context = ctx
+	err = part.takeOver(holder, id)
+	taking.end(err)
+	return err
 }
 
 // takeOver decides what the entry {key, holder} is worth. A live row wins, unless it has expired, and then it is removed.

@@ -96,6 +96,8 @@ func (d *directory) enter(ctx context.Context, group string, id int64) error {
 
 // ranges lists the numbers of ranges that may hold records of a group, from a number on, in order.
 func (d *directory) ranges(ctx context.Context, group string, from int64) (numbers []int64, err error) {
+	ctx, looking := beginStep(ctx, stepGroupRanges)
+	defer func() { looking.end(err) }()
 	after := groupPlace{group: group, number: from - 1}.entry().Key
 	for limit := directoryFirst; ; limit = directoryPage {
 		page, err := d.store.index.Scan(ctx, directoryOf(d.collection), after, limit)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // lane merges calls of one kind without ever making one wait for others: a call that finds the lane free goes at once,
@@ -50,6 +52,7 @@ type call[Q, A any] struct {
 	question Q
 	deadline time.Time
 	queued   time.Time
+	span     trace.Span // of the step that waits for the answer; nil when it is not traced
 	answer   answer[A]
 	done     chan struct{} // closed when answer is set
 }
@@ -63,14 +66,30 @@ const (
 	spare = 3
 )
 
-// ask returns the answer to a question, or an error that matches unsent or unknown when ctx ends before.
+// ask returns the answer to a question, or an error that matches unsent or unknown when ctx ends before. It is a step of the
+// request.
 func (l *lane[Q, A]) ask(ctx context.Context, question Q) (A, error) {
+	if l.seen == nil {
+		return l.wait(ctx, question, nil)
+	}
+	ctx, s := beginStep(ctx, l.seen.lane)
+	value, err := l.wait(ctx, question, s.span)
+	s.end(err)
+	return value, err
+}
+
+// wait returns the answer to a question; span is that of the step, nil when it is not traced.
+func (l *lane[Q, A]) wait(ctx context.Context, question Q, span trace.Span) (A, error) {
 	l.mu.Lock()
 	free := l.free()
 	if free && len(l.queue) == 0 {
 		l.begin()
 		l.mu.Unlock()
-		a := l.send(ctx, []Q{question})[0]
+		var spans []trace.Span
+		if span != nil {
+			spans = []trace.Span{span}
+		}
+		a := l.send(ctx, []Q{question}, spans)[0]
 		l.next()
 		return a.value, a.err
 	}
@@ -78,7 +97,7 @@ func (l *lane[Q, A]) ask(ctx context.Context, question Q) (A, error) {
 	if !ok {
 		deadline = time.Now().Add(defaultDeadline)
 	}
-	c := &call[Q, A]{question: question, deadline: deadline, queued: time.Now(), done: make(chan struct{})}
+	c := &call[Q, A]{question: question, deadline: deadline, queued: time.Now(), span: span, done: make(chan struct{})}
 	l.queue = append(l.queue, c)
 	if free {
 		l.begin()
@@ -111,15 +130,19 @@ func (l *lane[Q, A]) begin() {
 	l.started = time.Now()
 }
 
-// send runs a batch.
-func (l *lane[Q, A]) send(ctx context.Context, batch []Q) []answer[A] {
+// send runs a batch; spans are those of the steps that wait for it and are traced.
+func (l *lane[Q, A]) send(ctx context.Context, batch []Q, spans []trace.Span) []answer[A] {
 	if l.seen == nil {
 		return l.run(ctx, batch)
 	}
+	ctx, span := beginBatch(ctx, l.seen.lane, len(batch), spans)
 	began := time.Now()
 	answers := l.run(ctx, batch)
 	l.seen.size.Observe(float64(len(batch)))
 	l.seen.duration.Observe(time.Since(began).Seconds())
+	if span != nil {
+		span.End() // each step says how its own question fared
+	}
 	return answers
 }
 
@@ -149,16 +172,20 @@ func (l *lane[Q, A]) next() {
 func (l *lane[Q, A]) runQueued(batch []*call[Q, A]) {
 	for {
 		questions := make([]Q, len(batch))
+		var spans []trace.Span
 		end := batch[0].deadline
 		for i, c := range batch {
 			questions[i] = c.question
+			if c.span != nil {
+				spans = append(spans, c.span)
+			}
 			if c.deadline.After(end) {
 				end = c.deadline
 			}
 		}
 		// The batch belongs to no caller: it has until the last of them gives up.
 		ctx, cancel := context.WithDeadline(context.Background(), end)
-		answers := l.send(ctx, questions)
+		answers := l.send(ctx, questions, spans)
 		cancel()
 		for i, c := range batch {
 			c.answer = answers[i]

@@ -137,11 +137,13 @@ func (w *walker) before(number int64) int64 {
 }
 
 // look adds the rows of a range. Where its table does not exist, the error matches sqldb.ErrRejected.
-func (w *walker) look(ctx context.Context, on *node, number int64) error {
+func (w *walker) look(ctx context.Context, on *node, number int64) (err error) {
+	ctx, reading := beginStep(ctx, stepListRows)
+	defer func() { reading.end(err) }()
 	table := tableName(w.collection, number)
 	var found []row
 	var cut bool
-	err := w.store.tableOn(on, w.collection, number).fitting.fit(ctx)
+	err = w.store.tableOn(on, w.collection, number).fitting.fit(ctx)
 	if err == nil {
 		found, cut, err = on.rows.list(ctx, table, window{w.rest(), w.walk.Group, w.walk.Descending, w.left, w.bytes, len(w.found) == 0})
 	}

@@ -57,6 +57,8 @@ type openedRange struct {
 // What was known before does not count: another gateway may have opened a range since. end is why the walk cannot go on
 // behind them; nil at the end of the collection.
 func (w *walker) survey(ctx context.Context, behind int64) (ranges []openedRange, end error) {
+	ctx, looking := beginStep(ctx, stepListRanges)
+	defer func() { looking.end(end) }()
 	var beyond error
 	var asking sync.WaitGroup
 	asking.Go(func() { beyond = w.beyond(ctx) })

@@ -33,7 +33,11 @@ const (
 )
 
 // laneMetrics are told of the batches of one kind of lane.
-type laneMetrics struct{ size, wait, duration prometheus.Observer }
+type laneMetrics struct {
+	// lane is the kind.
+	lane                 string
+	size, wait, duration prometheus.Observer
+}
 
 // metrics are the counters of a store.
 type metrics struct {
@@ -71,7 +75,7 @@ func newMetrics(registry prometheus.Registerer, cache *keyCache) *metrics {
 		unknown: counter("unknown_outcomes_total", "Writes whose outcome could not be found out.", "operation", opCreate, opPut, opDelete),
 	}
 	for _, lane := range laneKinds {
-		m.lanes[lane] = &laneMetrics{size.WithLabelValues(lane), wait.WithLabelValues(lane), duration.WithLabelValues(lane)}
+		m.lanes[lane] = &laneMetrics{lane, size.WithLabelValues(lane), wait.WithLabelValues(lane), duration.WithLabelValues(lane)}
 	}
 	if registry == nil {
 		return m

@@ -15,7 +15,7 @@ import (
 var embedded = servers.Engine{Name: "sqlite", Fresh: servers.FreshSQLite}
 
 // trace is Trace without an error.
-func trace(t *testing.T, s *opened, key string) Trace {
+func traced(t *testing.T, s *opened, key string) Trace {
 	t.Helper()
 	seen, err := s.Trace(t.Context(), testCollection, key)
 	if err != nil {
@@ -28,14 +28,14 @@ func trace(t *testing.T, s *opened, key string) Trace {
 func TestTrace(t *testing.T) {
 	engines(t, func(t *testing.T, d deployment) {
 		s, ctx := d.open(t), t.Context()
-		if seen := trace(t, s, "nobody"); seen != (Trace{}) {
+		if seen := traced(t, s, "nobody"); seen != (Trace{}) {
 			t.Errorf("a key without an entry: %+v", seen)
 		}
 		rec := mustCreate(t, s, "k", "one")
 		if _, _, err := s.Put(ctx, testCollection, "k", doc("two"), Condition{}); err != nil {
 			t.Fatal(err)
 		}
-		seen := trace(t, s, "k")
+		seen := traced(t, s, "k")
 		want := Trace{
 			CachedID: rec.Tag.ID, EntryID: rec.Tag.ID, ID: rec.Tag.ID, Range: 1, Lo: 1, Hi: 1001, Node: "node-1", Table: "records_r00001",
 			Row: RowLive, Version: 2, CreatedAt: rec.CreatedAt, UpdatedAt: seen.UpdatedAt, Bytes: int64(len(doc("two").Document)),
@@ -57,16 +57,16 @@ func TestTrace(t *testing.T) {
 		if err := s.insertRow(ctx, testCollection, over); err != nil {
 			t.Fatal(err)
 		}
-		if seen := trace(t, s, "over"); seen.Row != RowExpired || seen.Version != 4 || !seen.ExpiresAt.Equal(over.ExpiresAt) {
+		if seen := traced(t, s, "over"); seen.Row != RowExpired || seen.Version != 4 || !seen.ExpiresAt.Equal(over.ExpiresAt) {
 			t.Errorf("an expired record: %+v", seen)
 		}
 		for key, row := range map[string]string{"absent": RowAbsent, "fenced": RowFence, "foreign": RowForeign} {
-			seen := trace(t, s, key)
+			seen := traced(t, s, key)
 			if seen.Row != row || seen.Range != 1 || seen.Version != 0 || seen.Bytes != 0 || !seen.CreatedAt.IsZero() {
 				t.Errorf("%s: %+v", key, seen)
 			}
 		}
-		if seen := trace(t, s, "beyond"); seen != (Trace{EntryID: 2001, ID: 2001}) {
+		if seen := traced(t, s, "beyond"); seen != (Trace{EntryID: 2001, ID: 2001}) {
 			t.Errorf("an ID that no node owns: %+v", seen)
 		}
 		_, err := s.Trace(ctx, testCollection, strings.Repeat("k", MaxKeyBytes+1))
@@ -83,7 +83,7 @@ func TestTraceStale(t *testing.T) {
 	rec := mustCreate(t, s, "k", "one")
 	s.cache.put(testCollection, "k", 77)
 	hits, misses := s.cache.counts()
-	if seen := trace(t, s, "k"); seen.CachedID != 77 || seen.EntryID != rec.Tag.ID || seen.ID != rec.Tag.ID || seen.Row != RowLive {
+	if seen := traced(t, s, "k"); seen.CachedID != 77 || seen.EntryID != rec.Tag.ID || seen.ID != rec.Tag.ID || seen.Row != RowLive {
 		t.Errorf("%+v", seen)
 	}
 	if h, m := s.cache.counts(); h != hits || m != misses || s.cache.peek(testCollection, "k") != 77 {
@@ -119,7 +119,7 @@ func TestTraceDown(t *testing.T) {
 	n := s.topology.Load().nodes[0]
 	n.admitted.Store(false)
 	n.keepOut(errors.New("kept out by the test"))
-	if seen := trace(t, s, "k"); seen.EntryID != rec.Tag.ID || seen.Node != "node-1" || seen.Row != "" || seen.RowErr == nil {
+	if seen := traced(t, s, "k"); seen.EntryID != rec.Tag.ID || seen.Node != "node-1" || seen.Row != "" || seen.RowErr == nil {
 		t.Errorf("without the node: %+v", seen)
 	}
 	n.admit()

@@ -25,6 +25,7 @@ type Config struct {
 	Admin  AdminConfig  `mapstructure:"admin"`
 	Auth   AuthConfig   `mapstructure:"auth"`
 	Log    LogConfig    `mapstructure:"log"`
+	Traces TracesConfig `mapstructure:"traces"`
 	// Collections has at least one element; their names are distinct even when case is ignored.
 	Collections []CollectionConfig `mapstructure:"collections"`
 	Index       IndexConfig        `mapstructure:"index"`
@@ -73,6 +74,16 @@ type AdminConfig struct {
 type LogConfig struct {
 	// Level is the least that is logged: debug, info, warn or error.
 	Level string `mapstructure:"level"`
+	// SlowRequest is how long a request for records may take before the log warns of it; 0 warns of none.
+	SlowRequest time.Duration `mapstructure:"slow_request"`
+}
+
+// TracesConfig says which requests are traced, and where the traces go.
+type TracesConfig struct {
+	// Endpoint is the URL of a collector that takes OTLP over HTTP; empty for no traces.
+	Endpoint string `mapstructure:"endpoint"`
+	// SampleRatio is the share of requests that are traced, of those whose client has not decided it.
+	SampleRatio Ratio `mapstructure:"sample_ratio"`
 }
 
 // CollectionConfig is one collection of records.
@@ -197,7 +208,8 @@ func defaultConfig() Config {
 		},
 		Admin:       AdminConfig{Listen: "127.0.0.1:9090"},
 		Auth:        AuthConfig{JWT: defaultJWT},
-		Log:         LogConfig{Level: "info"},
+		Log:         LogConfig{Level: "info", SlowRequest: time.Second},
+		Traces:      TracesConfig{SampleRatio: 0.01},
 		Collections: []CollectionConfig{{Name: "records", Key: defaultKeyMember, Columns: []ColumnConfig{}, UnknownMembers: unknownRefuse}},
 		Index:       IndexConfig{URI: "sqlite://data/index.db", Connections: 16},
 		Cache:       CacheConfig{MaxBytes: 64 * mebibyte},

@@ -41,6 +41,7 @@ var hotKeys = []string{
 	"server.max_requests",
 	"server.max_request_bytes",
 	"log.level",
+	"log.slow_request",
 	"ids.order",
 	"ids.open_ranges",
 	"ids.high_level_percent",

@@ -35,16 +35,21 @@ func (b Bytes) String() string {
 	return strconv.FormatInt(int64(b), 10)
 }
 
+// Ratio is a share, from 0 to 1.
+type Ratio float64
+
 // The types of scalar keys that are more than their kind.
 var (
 	durationType = reflect.TypeFor[time.Duration]()
 	bytesType    = reflect.TypeFor[Bytes]()
+	ratioType    = reflect.TypeFor[Ratio]()
 	secretType   = reflect.TypeFor[Secret]()
 )
 
 var (
 	decimalSyntax  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 	octalSyntax    = regexp.MustCompile(`^[-+]?0[0-9]+$`)
+	ratioSyntax    = regexp.MustCompile(`^(0|1|0\.[0-9]+|1\.0+)$`)
 	durationSyntax = regexp.MustCompile(`^((0|[1-9][0-9]*)(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`)
 	bytesSyntax    = regexp.MustCompile(`^(0|[1-9][0-9]*) ?(B|kB|KB|MB|GB|KiB|MiB|GiB)?$`)
 )
@@ -56,6 +61,8 @@ func scalarRule(typ reflect.Type) string {
 		return "must be a duration with its unit, such as 500ms, 5s or 2m"
 	case typ == bytesType:
 		return "must be a size, such as 1MiB, 500kB or a plain decimal number of bytes"
+	case typ == ratioType:
+		return "must be a plain decimal number from 0 to 1, such as 0.01"
 	case typ == wordsType:
 		return "must be a list, such as [a, b]"
 	case typ.Kind() == reflect.Bool:
@@ -88,6 +95,8 @@ func parseScalar(typ reflect.Type, text string) (any, error) {
 		return parseDuration(text)
 	case typ == bytesType:
 		return parseBytes(text)
+	case typ == ratioType:
+		return parseRatio(text)
 	case typ.Kind() == reflect.Bool:
 		return parseBool(text)
 	case isNumber(typ):
@@ -112,6 +121,14 @@ func parseBool(text string) (any, error) {
 		return nil, errors.New(scalarRule(reflect.TypeFor[bool]()))
 	}
 	return text == "true", nil
+}
+
+func parseRatio(text string) (any, error) {
+	ratio, err := strconv.ParseFloat(text, 64)
+	if err != nil || !ratioSyntax.MatchString(text) {
+		return nil, errors.New(scalarRule(ratioType))
+	}
+	return Ratio(ratio), nil
 }
 
 func parseDuration(text string) (any, error) {

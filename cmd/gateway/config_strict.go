@@ -223,7 +223,7 @@ func refuseNode(node *yaml.Node, typ reflect.Type) string {
 		return "must not have a YAML tag (!...)"
 	case typ.Kind() == reflect.String && !quoted && node.ShortTag() != "!!str":
 		return fmt.Sprintf("%s, but YAML reads it as %s; put it in quotes", scalarRule(typ), strings.TrimPrefix(node.ShortTag(), "!!"))
-	case quoted && (typ.Kind() == reflect.Bool || isNumber(typ)):
+	case quoted && (typ.Kind() == reflect.Bool || typ == ratioType || isNumber(typ)):
 		return scalarRule(typ) + ", without quotes"
 	}
 	return ""

@@ -32,10 +32,10 @@ func TestConfigStrictKeys(t *testing.T) {
 		{name: "typo", text: "\nservr:\n  listen: x", want: []string{"config.yaml:2: servr: unknown key; did you mean server?"}},
 		{name: "case", text: "Server: {listen: 127.0.0.1:1}", want: []string{"config.yaml:1: Server: unknown key; did you mean server?"}},
 		{name: "nested case", text: "log: {Level: info}", want: []string{"config.yaml:1: log.Level: unknown key; did you mean level?"}},
-		{name: "far from any", text: "log: {colour: red}", want: []string{"config.yaml:1: log.colour: unknown key; known here: level"}},
+		{name: "far from any", text: "log: {colour: red}", want: []string{"config.yaml:1: log.colour: unknown key; known here: level, slow_request"}},
 		{name: "in an element", text: "collections:\n- name: a\n  kye: b", want: []string{"config.yaml:3: collections[0].kye: unknown key; did you mean key?"}},
 		{name: "dotted", text: "log.level: info", want: []string{
-			"config.yaml:1: log.level: unknown key; known here: server, admin, auth, log, collections, index, cache, ids, ranges, sweeper, nodes"}},
+			"config.yaml:1: log.level: unknown key; known here: server, admin, auth, log, traces, collections, index, cache, ids, ranges, sweeper, nodes"}},
 		{name: "no space after the colon", text: "log: {level:info}", want: []string{
 			"config.yaml:1: log: a key that is not a plain word; is a space missing after its colon?"}},
 		{name: "list as key", text: "? [a]\n: b", want: []string{"config.yaml:1: a key that is not a plain word; is a space missing after its colon?"}},
@@ -52,14 +52,14 @@ func TestConfigStrictKeys(t *testing.T) {
 			"config.yaml:1: nods: unknown key; did you mean nodes?",
 			`config.yaml:2: log.level: must be debug, info, warn, error (got "loud")`,
 			"config.yaml:3: ranges.size: must be 10 to 1000000000000 (got 5)",
-			`GATEWAY__X: no config key has this name: unknown level "X"; known here: SERVER, ADMIN, AUTH, LOG, COLLECTIONS, INDEX, CACHE, IDS, RANGES, SWEEPER, NODES`}},
+			`GATEWAY__X: no config key has this name: unknown level "X"; known here: SERVER, ADMIN, AUTH, LOG, TRACES, COLLECTIONS, INDEX, CACHE, IDS, RANGES, SWEEPER, NODES`}},
 	})
 }
 
 func TestConfigStrictTypes(t *testing.T) {
 	runFaultCases(t, []faultCase{
-		{name: "scalar for a section", text: "log: info", want: []string{"config.yaml:1: log: must be a section with the keys level"}},
-		{name: "list for a section", text: "log: [info]", want: []string{"config.yaml:1: log: must be a section with the keys level"}},
+		{name: "scalar for a section", text: "log: info", want: []string{"config.yaml:1: log: must be a section with the keys level, slow_request"}},
+		{name: "list for a section", text: "log: [info]", want: []string{"config.yaml:1: log: must be a section with the keys level, slow_request"}},
 		{name: "section for a list", text: "nodes: {name: a}", want: []string{"config.yaml:1: nodes: must be a list"}},
 		{name: "scalar for an element", text: "collections: [records]", want: []string{
 			"config.yaml:1: collections[0]: must be a section with the keys name, key, group, ttl, columns, unknown_members"}},

@@ -179,7 +179,7 @@ func TestEnvironmentOverridesEveryScalarKey(t *testing.T) {
 	root := parseYAML(text, newFaults(""))
 	scalarKeys(reflect.ValueOf(defaultConfig()), "", func(key string, typ reflect.Type) {
 		t.Run(key, func(t *testing.T) {
-			samples := map[reflect.Type]string{durationType: "17s", bytesType: "17KiB", reflect.TypeFor[bool](): "true"}
+			samples := map[reflect.Type]string{durationType: "17s", bytesType: "17KiB", ratioType: "0.17", reflect.TypeFor[bool](): "true"}
 			sample, ok := samples[typ]
 			if !ok {
 				sample = "17" // a number, or text
@@ -229,9 +229,9 @@ func TestEnvironmentFaults(t *testing.T) {
 		{name: "lower case", text: text, env: []string{"GATEWAY__log__LEVEL=warn"}, want: []string{
 			`GATEWAY__log__LEVEL: no config key has this name: unknown level "log"; did you mean LOG?`}},
 		{name: "nothing after the prefix", text: text, env: []string{"GATEWAY__=x"}, want: []string{
-			`GATEWAY__: no config key has this name: unknown level ""; known here: SERVER, ADMIN, AUTH, LOG, COLLECTIONS, INDEX, CACHE, IDS, RANGES, SWEEPER, NODES`}},
+			`GATEWAY__: no config key has this name: unknown level ""; known here: SERVER, ADMIN, AUTH, LOG, TRACES, COLLECTIONS, INDEX, CACHE, IDS, RANGES, SWEEPER, NODES`}},
 		{name: "section", text: text, env: []string{"GATEWAY__LOG=warn"}, want: []string{
-			`GATEWAY__LOG: log is a section; name one of its keys: LEVEL`}},
+			`GATEWAY__LOG: log is a section; name one of its keys: LEVEL, SLOW_REQUEST`}},
 		{name: "below a scalar", text: text, env: []string{"GATEWAY__LOG__LEVEL__X=warn"}, want: []string{
 			`GATEWAY__LOG__LEVEL__X: log.level has no keys below it`}},
 		{name: "list without index", text: text, env: []string{"GATEWAY__NODES__DSN=x"}, want: []string{

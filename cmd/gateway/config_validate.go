@@ -47,6 +47,8 @@ var (
 func validateConfig(cfg *Config, f *faults) {
 	checkServer(cfg, f)
 	f.check(slices.Contains(logLevels, cfg.Log.Level), "log.level", "must be "+strings.Join(logLevels, ", "), cfg.Log.Level)
+	between(f, "log.slow_request", cfg.Log.SlowRequest, 0, maxRequestTimeout)
+	checkTraces(cfg.Traces, f)
 	checkCollections(cfg.Collections, f)
 	checkIDs(cfg.IDs, f)
 	between(f, "ranges.size", cfg.Ranges.Size, minRangeSize, maxRangeSize)

@@ -68,7 +68,12 @@ func serve(ctx context.Context, r *reloader, logger *slog.Logger) error {
 		return err
 	}
 	logger = logger.With("instance", p.identity.Instance())
+	t, err := openTraces(ctx, cfg.Traces, p.identity.Instance(), logger)
+	if err != nil {
+		return errors.Join(err, p.close(startCtx))
+	}
 	options := handlerOptions(cfg, p, logger)
+	options.Tracer = t.tracer
 	options.Guard = r.gates.guard
 	options.Reload = func(ctx context.Context) (handlers.Reloaded, error) { return r.reload(ctx, triggerAdmin) }
 	options.Program = program(r, p)
@@ -83,6 +88,9 @@ func serve(ctx context.Context, r *reloader, logger *slog.Logger) error {
 	defer cancel()
 	if closeErr := p.close(closeCtx); closeErr != nil {
 		logger.Warn("unused IDs are lost", "cause", closeErr.Error())
+	}
+	if closeErr := t.close(closeCtx); closeErr != nil {
+		logger.Warn("traces are lost", "cause", closeErr.Error())
 	}
 	logger.Info("stopped")
 	return err
@@ -127,6 +135,7 @@ func limitsOf(cfg *Config) handlers.Limits {
 		MaxBodyBytes:   int64(cfg.Server.MaxBodyBytes),
 		MaxBulkBytes:   int64(cfg.Server.MaxBulkBytes),
 		MaxRequests:    cfg.Server.MaxRequests, MaxRequestBytes: int64(cfg.Server.MaxRequestBytes),
+		SlowRequest: cfg.Log.SlowRequest,
 	}
 }
 

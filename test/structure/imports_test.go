@@ -44,6 +44,10 @@ var owners = map[string][]string{
 	"github.com/golang-jwt/jwt/v5":   {"handlers/access"},
 	"github.com/MicahParks":          {"handlers/access"},
 	"golang.org/x/time":              {"handlers/access"},
+	// The SDK and the exporter are cmd/gateway's: the others only know spans.
+	"go.opentelemetry.io/otel":           {"store", "handlers", "cmd/gateway"},
+	"go.opentelemetry.io/otel/sdk":       {"cmd/gateway"},
+	"go.opentelemetry.io/otel/exporters": {"cmd/gateway"},
 	// Only tests use these.
 	"github.com/santhosh-tekuri/jsonschema/v6": {},
 }

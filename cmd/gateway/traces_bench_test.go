@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"keyrange/handlers"
+	"keyrange/idsegment"
+	"keyrange/index"
+	"keyrange/store"
+	"keyrange/store/sqldb"
+)
+
+const (
+	// roundRequests is how many requests one round sends, from roundClients clients.
+	roundRequests, roundClients = 1000, 32
+)
+
+// watchedServer is the HTTP face of a gateway on SQLite. Unless it is watched there are no metrics but those of batches, which
+// cannot be turned off, no traces and no steps.
+func watchedServer(b *testing.B, watched bool) *handlers.Server {
+	b.Helper()
+	cfg, err := newConfigSource("", nil).parse(content{text: []byte(roomyConfig(b.TempDir()))})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := newParts()
+	observe := p.dependencies.observe
+	if !watched {
+		observe = func(string, string) func(string, time.Duration, error) { return nil }
+	}
+	check := func(err error) {
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	open := func(kind, name string, dsn Secret) *sqldb.DB {
+		db, err := sqldb.New(dsn.Reveal(), sqldb.Options{Observe: observe(kind, name)})
+		check(err)
+		p.closers = append(p.closers, db.Close)
+		return db
+	}
+	ix, err := index.New(cfg.Index.URI.Reveal(), indexOptions(cfg))
+	check(err)
+	p.closers = append(p.closers, ix.Close)
+	fleet := store.Fleet{Issuers: []*idsegment.Issuer{idsegment.NewIssuer(open(kindIssuer, "ids", cfg.IDs.Issuers[0].DSN), 1, 1)}}
+	for _, n := range cfg.Nodes {
+		fleet.Nodes = append(fleet.Nodes, open(kindNode, n.Name, n.DSN))
+	}
+	fleet.Map, err = layoutOf(cfg)
+	check(err)
+	p.identity, err = store.NewIdentity()
+	check(err)
+	logger := slog.New(slog.NewJSONHandler(io.Discard, nil))
+	settings := store.Config{
+		Fleet: fleet, Index: ix, Collections: collectionsOf(cfg), Identity: p.identity, CacheBytes: int64(cfg.Cache.MaxBytes),
+		Sequences: idsegment.Options{MinStep: cfg.IDs.Step.Min, MaxStep: cfg.IDs.Step.Max, Logger: logger}, Now: time.Now, Logger: logger,
+	}
+	if watched {
+		settings.Index, settings.Metrics = index.Observed(ix, observe(kindIndex, kindIndex)), p.metrics
+	}
+	p.store, err = store.New(b.Context(), settings)
+	check(err)
+	b.Cleanup(func() { _ = p.close(context.Background()) })
+	options := handlerOptions(cfg, p, logger)
+	if !watched {
+		options.Observe, options.SlowRequest = nil, 0
+		return handlers.New(p.store, options)
+	}
+	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	b.Cleanup(away.Close)
+	t, err := openTraces(b.Context(), TracesConfig{Endpoint: away.URL, SampleRatio: cfg.Traces.SampleRatio}, "bench", logger)
+	check(err)
+	b.Cleanup(func() { _ = t.close(context.Background()) })
+	options.Tracer = t.tracer
+	return handlers.New(p.store, options)
+}
+
+// round sends creates and reads of what they made, half each, and returns the time of the clock and of the processor for one
+// request.
+func round(b *testing.B, s *handlers.Server, number int) (clock, processor float64) {
+	before, began := processorTime(), time.Now()
+	var wg sync.WaitGroup
+	for c := range roundClients {
+		wg.Go(func() {
+			for i := range roundRequests / roundClients / 2 {
+				key := fmt.Sprintf("k-%d-%d-%d", number, c, i)
+				for _, request := range []*http.Request{
+					httptest.NewRequest("POST", "/v1/records", strings.NewReader(`{"key":"`+key+`","total":12.5}`)),
+					httptest.NewRequest("GET", "/v1/records/"+key, nil),
+				} {
+					answer := httptest.NewRecorder()
+					if s.Public().ServeHTTP(answer, request); answer.Code >= 300 {
+						b.Errorf("%d %s", answer.Code, answer.Body)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(began).Seconds() / roundRequests, (processorTime() - before).Seconds() / roundRequests
+}
+
+// processorTime is what this process has spent so far, on all processors.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it cannot fail with these arguments
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkObservability is what metrics, the steps of slow requests and 1 % of traces cost: rounds with and without them, in
+// turn. It reports the medians; the overheads are those of the ratios of neighbouring rounds.
+func BenchmarkObservability(b *testing.B) {
+	servers := []*handlers.Server{watchedServer(b, false), watchedServer(b, true)}
+	var clocks, processors [2][]float64
+	var clockRatios, processorRatios []float64
+	for n := 0; b.Loop(); n++ {
+		for turn := range 2 {
+			which := (n + turn) % 2 // each goes first in every other round
+			runtime.GC()            // the garbage of one is not the other's
+			clock, processor := round(b, servers[which], n)
+			clocks[which], processors[which] = append(clocks[which], clock), append(processors[which], processor)
+		}
+		clockRatios = append(clockRatios, clocks[1][n]/clocks[0][n])
+		processorRatios = append(processorRatios, processors[1][n]/processors[0][n])
+	}
+	median := func(all []float64) float64 {
+		slices.Sort(all)
+		return all[len(all)/2]
+	}
+	b.ReportMetric(1/median(clocks[0]), "off-req/s")
+	b.ReportMetric(1/median(clocks[1]), "on-req/s")
+	b.ReportMetric(1e6*median(processors[0]), "off-cpu-µs/req")
+	b.ReportMetric(1e6*median(processors[1]), "on-cpu-µs/req")
+	b.ReportMetric(100*(median(clockRatios)-1), "clock-overhead-%")
+	b.ReportMetric(100*(median(processorRatios)-1), "cpu-overhead-%")
+}
