@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -24,12 +25,19 @@ import (
 
 const (
 	// roundRequests is how many requests one round sends, from roundClients clients.
-	roundRequests, roundClients = 1000, 32
+	roundRequests, roundClients = 640, 32
 )
 
-// watchedServer is the HTTP face of a gateway on SQLite. Unless it is watched there are no metrics but those of batches, which
-// cannot be turned off, no traces and no steps.
-func watchedServer(b *testing.B, watched bool) *handlers.Server {
+// What a gateway of BenchmarkObservability has: each includes those before it.
+const (
+	withNothing = iota
+	withMetrics
+	withSteps
+	withTraces
+)
+
+// watchedServer is the HTTP face of a gateway on SQLite. The metrics of batches cannot be turned off.
+func watchedServer(b *testing.B, with int) *handlers.Server {
 	b.Helper()
 	cfg, err := newConfigSource("", nil).parse(content{text: []byte(roomyConfig(b.TempDir()))})
 	if err != nil {
@@ -37,7 +45,7 @@ func watchedServer(b *testing.B, watched bool) *handlers.Server {
 	}
 	p := newParts()
 	observe := p.dependencies.observe
-	if !watched {
+	if with < withMetrics {
 		observe = func(string, string) func(string, time.Duration, error) { return nil }
 	}
 	check := func(err error) {
@@ -67,20 +75,25 @@ func watchedServer(b *testing.B, watched bool) *handlers.Server {
 		Fleet: fleet, Index: ix, Collections: collectionsOf(cfg), Identity: p.identity, CacheBytes: int64(cfg.Cache.MaxBytes),
 		Sequences: idsegment.Options{MinStep: cfg.IDs.Step.Min, MaxStep: cfg.IDs.Step.Max, Logger: logger}, Now: time.Now, Logger: logger,
 	}
-	if watched {
+	if with >= withMetrics {
 		settings.Index, settings.Metrics = index.Observed(ix, observe(kindIndex, kindIndex)), p.metrics
 	}
 	p.store, err = store.New(b.Context(), settings)
 	check(err)
 	b.Cleanup(func() { _ = p.close(context.Background()) })
 	options := handlerOptions(cfg, p, logger)
-	if !watched {
-		options.Observe, options.SlowRequest = nil, 0
+	if with < withMetrics {
+		options.Observe = nil
+	}
+	if with < withSteps {
+		options.SlowRequest = 0
+	}
+	if with < withTraces {
 		return handlers.New(p.store, options)
 	}
-	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
-	b.Cleanup(away.Close)
-	t, err := openTraces(b.Context(), TracesConfig{Endpoint: away.URL, SampleRatio: cfg.Traces.SampleRatio}, "bench", logger)
+	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	b.Cleanup(sink.Close)
+	t, err := openTraces(b.Context(), TracesConfig{Endpoint: sink.URL, SampleRatio: cfg.Traces.SampleRatio}, "bench", logger)
 	check(err)
 	b.Cleanup(func() { _ = t.close(context.Background()) })
 	options.Tracer = t.tracer
@@ -119,30 +132,36 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkObservability is what metrics, the steps of slow requests and 1 % of traces cost: rounds with and without them, in
-// turn. It reports the medians; the overheads are those of the ratios of neighbouring rounds.
+// BenchmarkObservability is what metrics, the steps of slow requests and 1 % of traces cost: rounds with nothing, and with more
+// and more of them, in turn. It reports the medians of the ratios to the round with nothing beside it, by the clock and by the
+// time of the processors.
 func BenchmarkObservability(b *testing.B) {
-	servers := []*handlers.Server{watchedServer(b, false), watchedServer(b, true)}
-	var clocks, processors [2][]float64
-	var clockRatios, processorRatios []float64
+	names := []string{"nothing", "metrics", "steps", "traces"}
+	var servers []*handlers.Server
+	for with := range names {
+		servers = append(servers, watchedServer(b, with))
+	}
+	clocks, processors := make([][]float64, len(names)), make([][]float64, len(names))
+	var base []float64
 	for n := 0; b.Loop(); n++ {
-		for turn := range 2 {
-			which := (n + turn) % 2 // each goes first in every other round
-			runtime.GC()            // the garbage of one is not the other's
-			clock, processor := round(b, servers[which], n)
-			clocks[which], processors[which] = append(clocks[which], clock), append(processors[which], processor)
+		var clock, processor [withTraces + 1]float64
+		for _, with := range rand.Perm(len(names)) { // whatever comes after another one is not always the same
+			runtime.GC() // the garbage of one is not the other's
+			clock[with], processor[with] = round(b, servers[with], n)
 		}
-		clockRatios = append(clockRatios, clocks[1][n]/clocks[0][n])
-		processorRatios = append(processorRatios, processors[1][n]/processors[0][n])
+		base = append(base, processor[withNothing])
+		for with := range names {
+			clocks[with] = append(clocks[with], clock[with]/clock[withNothing])
+			processors[with] = append(processors[with], processor[with]/processor[withNothing])
+		}
 	}
 	median := func(all []float64) float64 {
 		slices.Sort(all)
 		return all[len(all)/2]
 	}
-	b.ReportMetric(1/median(clocks[0]), "off-req/s")
-	b.ReportMetric(1/median(clocks[1]), "on-req/s")
-	b.ReportMetric(1e6*median(processors[0]), "off-cpu-µs/req")
-	b.ReportMetric(1e6*median(processors[1]), "on-cpu-µs/req")
-	b.ReportMetric(100*(median(clockRatios)-1), "clock-overhead-%")
-	b.ReportMetric(100*(median(processorRatios)-1), "cpu-overhead-%")
+	b.ReportMetric(1e6*median(base), "nothing-cpu-µs/req")
+	for with, name := range names[1:] {
+		b.ReportMetric(100*(median(clocks[with+1])-1), name+"-clock-%")
+		b.ReportMetric(100*(median(processors[with+1])-1), name+"-cpu-%")
+	}
 }
