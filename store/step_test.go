@@ -40,7 +40,7 @@ func named(recorder *tracetest.SpanRecorder, name string) (spans []sdktrace.Read
 func attributesOf(s sdktrace.ReadOnlySpan) string {
 	var all []string
 	for _, a := range s.Attributes() {
-		all = append(all, fmt.Sprintf("%s=%s", a.Key, a.Value.Emit()))
+		all = append(all, fmt.Sprintf("%s=%s", a.Key, a.Value.String()))
 	}
 	return fmt.Sprint(all)
 }

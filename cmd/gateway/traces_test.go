@@ -125,7 +125,7 @@ func TestTraceOfACreate(t *testing.T) {
 	server := ended[len(ended)-1]
 	attributes := map[string]string{}
 	for _, a := range server.Attributes() {
-		attributes[string(a.Key)] = a.Value.Emit()
+		attributes[string(a.Key)] = a.Value.String()
 	}
 	for key, want := range map[string]string{
 		"http.request.method": "POST", "http.route": "/v1/:collection", "http.response.status_code": "201", "keyrange.collection": "records",
