@@ -79,9 +79,9 @@ func mediaType(header http.Header) (string, error) {
 // limit is kept, and a length that is declared above it is refused without reading on.
 func (x *exchange) readBody(one, many limit) (body []byte, array bool, err error) {
 	request := x.Request()
-	bound, known := one, one.bytes == many.bytes
-	if known && request.ContentLength > bound.bytes {
-		return nil, false, bound.exceeded()
+	bound, seen := one, false
+	if one == many && request.ContentLength > one.bytes {
+		return nil, false, one.exceeded()
 	}
 	first := int64(firstReadBytes)
 	if n := request.ContentLength; n >= 0 && n < first {
@@ -94,8 +94,8 @@ func (x *exchange) readBody(one, many limit) (body []byte, array bool, err error
 		}
 		n, err := request.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
-		if start := bytes.TrimLeft(body, jsonSpace); !known && len(start) > 0 {
-			known, array = true, start[0] == '['
+		if start := bytes.TrimLeft(body, jsonSpace); !seen && len(start) > 0 {
+			seen, array = true, start[0] == '['
 			if array {
 				bound = many
 			}

@@ -347,3 +347,12 @@ func TestBulkLimitDeclared(t *testing.T) {
 		t.Errorf("%d after %d bytes: %s", answer.Code, read.n, answer.Body)
 	}
 }
+
+// TestBulkEqualLimits: an array may be as large as one record is allowed to be, and is an array all the same.
+func TestBulkEqualLimits(t *testing.T) {
+	r := newRig(t)
+	r.limit(func(l *Limits) { l.MaxBulkBytes = l.MaxBodyBytes })
+	r.expect(200, "", "POST", "/v1/records", `[{"key":"a"},{"key":"b"}]`)
+	r.expect(413, "bulk_too_large", "POST", "/v1/records", `[{"key":"`+strings.Repeat("c", 32<<10)+`"}]`)
+	r.expect(413, "body_too_large", "POST", "/v1/records", `{"key":"`+strings.Repeat("c", 32<<10)+`"}`)
+}

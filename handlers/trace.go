@@ -87,9 +87,11 @@ func methodOf(request *http.Request) string {
 	return "_OTHER"
 }
 
-// isSlow reports whether the log should warn of a request that took so long.
+// isSlow reports whether the log should warn of a request that took so long. A bulk request or a stream may take as long as
+// its items do, and its client.
 func (x *exchange) isSlow(took time.Duration) bool {
-	return x.steps != nil && x.limits.SlowRequest > 0 && took >= x.limits.SlowRequest
+	many := x.items > maxPageItems || x.items > 1 && x.Request().Method == http.MethodPost
+	return x.steps != nil && x.limits.SlowRequest > 0 && took >= x.limits.SlowRequest && !many
 }
 
 // loggedStep is a step of a slow request as the log has it.
