@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"unicode/utf8"
 
 	"github.com/maypok86/otter/v2"
 
@@ -18,19 +17,7 @@ import (
 const MaxGroupBytes = 255
 
 // CheckGroup applies the rules for groups: those for keys, with at most MaxGroupBytes bytes. The error matches ErrGroup.
-func CheckGroup(group string) error {
-	switch {
-	case group == "":
-		return fmt.Errorf("%w: the group is empty", ErrGroup)
-	case len(group) > MaxGroupBytes:
-		return fmt.Errorf("%w: the group has %d bytes, at most %d are allowed", ErrGroup, len(group), MaxGroupBytes)
-	case !utf8.ValidString(group):
-		return fmt.Errorf("%w: the group is not valid UTF-8", ErrGroup)
-	case strings.IndexByte(group, 0) >= 0:
-		return fmt.Errorf("%w: the group contains a NUL byte", ErrGroup)
-	}
-	return nil
-}
+func CheckGroup(group string) error { return checkText("group", group, MaxGroupBytes, ErrGroup) }
 
 // directoryOf names the index collection that says which ranges hold, or may hold, records of a group of a collection. It
 // has an entry for each such pair, made before the first row of the pair is inserted and never removed, so that a range

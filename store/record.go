@@ -112,16 +112,19 @@ func (c Condition) versions(id int64) (versions []int64, ok bool) {
 
 // CheckKey applies the rules for business keys: 1 to MaxKeyBytes bytes of valid UTF-8 without NUL. Keys are compared
 // byte by byte and never normalised. The error matches ErrInvalid.
-func CheckKey(key string) error {
+func CheckKey(key string) error { return checkText("key", key, MaxKeyBytes, ErrInvalid) }
+
+// checkText applies the rules that keys and groups share; what names the text in the error, which matches fault.
+func checkText(what, text string, most int, fault error) error {
 	switch {
-	case key == "":
-		return fmt.Errorf("%w: the key is empty", ErrInvalid)
-	case len(key) > MaxKeyBytes:
-		return fmt.Errorf("%w: the key has %d bytes, at most %d are allowed", ErrInvalid, len(key), MaxKeyBytes)
-	case !utf8.ValidString(key):
-		return fmt.Errorf("%w: the key is not valid UTF-8", ErrInvalid)
-	case strings.IndexByte(key, 0) >= 0:
-		return fmt.Errorf("%w: the key contains a NUL byte", ErrInvalid)
+	case text == "":
+		return fmt.Errorf("%w: the %s is empty", fault, what)
+	case len(text) > most:
+		return fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed", fault, what, len(text), most)
+	case !utf8.ValidString(text):
+		return fmt.Errorf("%w: the %s is not valid UTF-8", fault, what)
+	case strings.IndexByte(text, 0) >= 0:
+		return fmt.Errorf("%w: the %s contains a NUL byte", fault, what)
 	}
 	return nil
 }
