@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -193,7 +192,7 @@ func fires(t *testing.T, series string, r rulefmt.Rule, step time.Duration) bool
 		}
 		still := map[string]time.Time{}
 		for _, sample := range vector {
-			key := fmt.Sprint(sample.Metric.MatchLabels(true, labels.MetricName))
+			key := fmt.Sprint(sample.Metric.MatchLabels(true, model.MetricNameLabel))
 			still[key] = now
 			if began, ok := since[key]; ok {
 				still[key] = began
