@@ -31,6 +31,8 @@ const (
 	answerSlack = 2 * time.Second
 	// backWithin bounds how long service may be away after a fault has ended.
 	backWithin = 5 * time.Second
+	// retryPause is how long a client waits before it repeats what was refused.
+	retryPause = 100 * time.Millisecond
 	// rangeSize leaves no range full.
 	rangeSize = 1_000_000
 	// mostRead bounds how many records of single clients are read back through the gateway; all are looked up in the databases.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"keyrange/rangeshard"
 	"keyrange/test/gateway"
@@ -168,22 +169,32 @@ func (l *load) readBack(most int) {
 	_ = gateway.Together(l.options.clients, func(c int) error {
 		random := rand.New(rand.NewPCG(l.options.seed, uint64(c)))
 		for i := c; i < len(beliefs); i += l.options.clients {
-			l.settled(l.ask(c, beliefs[i], get, random))
+			l.settle(func() reply { return l.ask(c, beliefs[i], get, random) })
 		}
 		for i := c; i < len(l.histories); i += l.options.clients {
 			h := l.histories[i]
-			r := l.send(c, request{kind: get, key: h.key}, random)
-			l.settled(r)
-			h.add(r)
+			l.settle(func() reply {
+				r := l.send(c, request{kind: get, key: h.key}, random)
+				h.add(r)
+				return r
+			})
 		}
 		return nil
 	})
 }
 
-// settled complains when a read did not succeed though all is well.
-func (l *load) settled(r reply) {
-	if r.status != http.StatusOK && r.status != http.StatusNotFound {
-		l.complain("read of %s when all is well: %s", r.key, r.name())
+// settle repeats a read that is refused, as a client does that is told to come back, and complains when it does not succeed
+// though all is well.
+func (l *load) settle(read func() reply) {
+	for start := time.Now(); ; <-time.After(retryPause) {
+		r := read()
+		if r.status == http.StatusOK || r.status == http.StatusNotFound {
+			return
+		}
+		if time.Since(start) > backWithin {
+			l.complain("read of %s when all is well: %s", r.key, r.name())
+			return
+		}
 	}
 }
 
