@@ -29,6 +29,7 @@ func onEngines(t *testing.T, test func(t *testing.T, open func() *Issuer)) {
 	for _, engine := range servers.SQLEngines(t) {
 		for _, c := range classes {
 			t.Run(engine.Name+"/"+c.String(), func(t *testing.T) {
+				t.Parallel()
 				rawURL := engine.Fresh(t)
 				test(t, func() *Issuer { return openIssuer(t, rawURL, c) })
 			})

@@ -72,7 +72,7 @@ func TestGroupDeleted(t *testing.T) {
 		d.Size = 700
 		first := d.open(t)
 		keys := populate(t, first, 2100, "doomed", "stays", "doomed too")
-		first.slow(30 * time.Millisecond)
+		first.slow(150 * time.Millisecond)
 		deletion, err := first.DeleteGroup(t.Context(), testCollection, "doomed")
 		if err != nil || deletion.ID == "" || !deletion.FinishedAt.IsZero() {
 			t.Fatalf("%+v, %v", deletion, err)

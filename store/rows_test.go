@@ -15,6 +15,7 @@ import (
 func rowSuite(t *testing.T, run func(t *testing.T, r rows)) {
 	for _, engine := range servers.SQLEngines(t) {
 		t.Run(engine.Name, func(t *testing.T) {
+			t.Parallel()
 			db, err := sqldb.Open(t.Context(), engine.Fresh(t), sqldb.Options{})
 			if err != nil {
 				t.Fatal(err)

@@ -48,10 +48,11 @@ type deployment struct {
 	renew func(t *testing.T) deployment
 }
 
-// engines are the combinations of databases that every suite of this package runs on.
+// engines are the combinations of databases that every suite of this package runs on, side by side.
 func engines(t *testing.T, run func(t *testing.T, d deployment)) {
 	for _, engine := range servers.SQLEngines(t) {
 		t.Run(engine.Name, func(t *testing.T) {
+			t.Parallel()
 			run(t, fresh(t, engine))
 		})
 	}

@@ -9,11 +9,14 @@ import (
 	"keyrange/test/gateway"
 )
 
-// stacks runs a test on each kind of stack.
+// stacks runs a test on each kind of stack, side by side.
 func stacks(t *testing.T, run func(t *testing.T, kind string)) {
 	t.Helper()
 	for _, kind := range gateway.Kinds(t) {
-		t.Run(kind, func(t *testing.T) { run(t, kind) })
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			run(t, kind)
+		})
 	}
 }
 
