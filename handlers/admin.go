@@ -22,7 +22,7 @@ func (s *Server) reload(_ context.Context, x *exchange) error {
 	if s.options.Reload == nil {
 		return echo.ErrNotFound
 	}
-	done, err := s.options.Reload(x.Request().Context())
+	done, err := s.options.Reload(x.ctx)
 	if err != nil {
 		return refuse(errConfig, "%s", err)
 	}

@@ -92,7 +92,7 @@ func (s *Server) runBulk(x *exchange, op operation, f frame, source func(stop co
 	}
 	// The server ends the context of a request when reading its body fails, even by a deadline; the items read by then
 	// still get their results.
-	client, done := store.Together(context.WithoutCancel(x.Request().Context()))
+	client, done := store.Together(context.WithoutCancel(x.ctx))
 	defer done() // by then every item has its result
 	stop, cancel := context.WithCancel(client)
 	defer cancel()

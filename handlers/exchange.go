@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,10 +39,13 @@ type exchange struct {
 	idempotency idempotency
 	// ttl is how long the record that is written is to live; 0 when the request does not say.
 	ttl time.Duration
-	// span is that of the request; nil when it is not traced. steps are what the store has done for it; nil when neither
-	// traces nor the log want to know.
-	span  trace.Span
-	steps *store.Steps
+	// ctx is the request's context, through which the store tells steps of what it does.
+	ctx context.Context
+	// span is that of the request; nil when it is not traced. steps are what the store has done for it, when watched: traces
+	// or the log want to know.
+	span    trace.Span
+	steps   store.Steps
+	watched bool
 	// items and failed count the results of a bulk request; items also the records of a list.
 	items, failed int
 }
@@ -54,7 +58,7 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		started := time.Now()
 		request := c.Request()
-		x := &exchange{Context: c, id: requestID(request), limits: s.limits.Load()}
+		x := &exchange{Context: c, id: requestID(request), limits: s.limits.Load(), ctx: request.Context()}
 		x.Response().Header()[echo.HeaderXRequestID] = []string{x.id}
 		if request.ContentLength != 0 {
 			// A context cannot interrupt the reading of a body, a deadline of the connection can. It also bounds what
@@ -167,7 +171,7 @@ func (s *Server) log(x *exchange, took time.Duration, err error) {
 		attrs = append(attrs, slog.String("trace_id", x.span.SpanContext().TraceID().String()))
 	}
 	if slow {
-		attrs = append(attrs, slog.Bool("slow", true), slog.Any("steps", stepsTaken(x.steps)))
+		attrs = append(attrs, slog.Bool("slow", true), slog.Any("steps", stepsTaken(&x.steps)))
 	}
 	if line != nil {
 		attrs = append(attrs, slog.String("code", line.code), slog.String("cause", err.Error()))

@@ -125,7 +125,7 @@ func (s *Server) many(x *exchange, keys []string) (err error) {
 		return err
 	}
 	x.Response().Header()[echo.HeaderCacheControl] = []string{"no-store"}
-	client := x.Request().Context()
+	client := x.ctx
 	ctx, cancel := context.WithCancel(client)
 	l := &lookups{server: s, x: x, window: semaphore.NewWeighted(bulkWindowBytes), queue: make(chan *lookup, bulkWindowItems)}
 	l.largest.Store(firstGuessBytes)

@@ -131,7 +131,7 @@ func (p *pager) stream(ctx context.Context) error {
 
 // streamPages writes a page and all behind it.
 func (p *pager) streamPages(page store.Page, batch int) error {
-	client := p.x.Request().Context()
+	client := p.x.ctx
 	defer p.x.setWriteDeadline(time.Time{})
 	for {
 		if err := p.write(page.Records); err != nil {

@@ -77,7 +77,7 @@ func (s *Server) ranges(_ context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	levels, err := s.records.Levels(x.Request().Context(), exact)
+	levels, err := s.records.Levels(x.ctx, exact)
 	if err != nil {
 		return fmt.Errorf("survey the ranges: %w", err)
 	}

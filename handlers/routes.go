@@ -110,7 +110,7 @@ func (s *Server) serve(r route) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		x := c.(*exchange)
 		x.route = r.pattern
-		client := x.Request().Context()
+		client := x.ctx
 		ctx, cancel := context.WithTimeout(client, x.limits.RequestTimeout)
 		defer cancel()
 		return settle(client, ctx, read, r.handle(ctx, x))

@@ -104,8 +104,10 @@ type Options struct {
 	Program func() Program
 	// Observe is told of each request when it is answered; nil when nobody wants to know.
 	Observe func(Served)
-	// Tracer makes the spans of requests for records; nil for none.
-	Tracer trace.Tracer
+	// Tracer makes the spans of requests for records; nil for none. It decides for those whose clients name a span (traceparent).
+	// Of the others it gets a share, TraceRatio, from 0 to 1, and is to record them all.
+	Tracer     trace.Tracer
+	TraceRatio float64
 	// Logger gets one line per request; nil discards them.
 	Logger *slog.Logger
 }

@@ -15,7 +15,7 @@ type Program struct {
 	Version, Instance string
 	StartedAt         time.Time
 	Config            ConfigState
-	// Pools are the connections to the SQL databases.
+	// Pools are the connections to the databases.
 	Pools []Pool
 }
 
@@ -31,7 +31,7 @@ type ConfigState struct {
 	Reason  string   `json:"reason,omitempty"`
 }
 
-// Pool is the connections to one SQL database.
+// Pool is the connections to one database.
 type Pool struct {
 	Kind  string `json:"-"`
 	Name  string `json:"-"`

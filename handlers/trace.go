@@ -3,6 +3,7 @@ package handlers
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -26,6 +27,9 @@ const (
 	attributeItemsFailed = "keyrange.items_failed"
 )
 
+// headerTraceParent says which span a request is below, and whether that is recorded (W3C Trace Context).
+const headerTraceParent = "Traceparent"
+
 // keyHashBytes is how much of a key's SHA-256 is logged: enough to tell the keys of a day's log apart.
 const keyHashBytes = 6
 
@@ -35,20 +39,28 @@ func (s *Server) beginTrace(x *exchange) {
 	if pattern := x.Path(); pattern != patternCollection && pattern != patternRecord {
 		return
 	}
-	request := x.Request()
-	ctx := request.Context()
 	if s.options.Tracer != nil {
-		remote := propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(request.Header))
-		traced, span := s.options.Tracer.Start(remote, methodOf(request)+" "+x.Path(), trace.WithSpanKind(trace.SpanKindServer))
-		if span.IsRecording() {
-			ctx, x.span = traced, span
-		}
+		s.beginSpan(x)
 	}
-	if x.span == nil && x.limits.SlowRequest == 0 {
+	if x.watched = x.span != nil || x.limits.SlowRequest > 0; x.watched {
+		x.ctx = store.WithSteps(x.ctx, &x.steps)
+	}
+}
+
+// beginSpan begins the span of a request whose client asks for it, or which is one of the share. Most requests are neither, and
+// for them nothing is made.
+func (s *Server) beginSpan(x *exchange) {
+	request, parent := x.Request(), x.ctx
+	if request.Header.Get(headerTraceParent) != "" {
+		parent = propagation.TraceContext{}.Extract(parent, propagation.HeaderCarrier(request.Header))
+	}
+	if !trace.SpanContextFromContext(parent).IsValid() && rand.Float64() >= s.options.TraceRatio {
 		return
 	}
-	x.steps = new(store.Steps)
-	x.SetRequest(request.WithContext(store.WithSteps(ctx, x.steps)))
+	traced, span := s.options.Tracer.Start(parent, methodOf(request)+" "+x.Path(), trace.WithSpanKind(trace.SpanKindServer))
+	if span.IsRecording() {
+		x.ctx, x.span = traced, span
+	}
 }
 
 // endTrace ends the span of the request. It never has the key, the path or the query, nor the text of an error.
@@ -91,7 +103,7 @@ func methodOf(request *http.Request) string {
 // its items do, and its client.
 func (x *exchange) isSlow(took time.Duration) bool {
 	many := x.items > maxPageItems || x.items > 1 && x.Request().Method == http.MethodPost
-	return x.steps != nil && x.limits.SlowRequest > 0 && took >= x.limits.SlowRequest && !many
+	return x.watched && x.limits.SlowRequest > 0 && took >= x.limits.SlowRequest && !many
 }
 
 // loggedStep is a step of a slow request as the log has it.

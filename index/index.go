@@ -4,6 +4,7 @@ package index
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"strings"
 )
@@ -69,6 +70,11 @@ type Index interface {
 
 	// Describe names the location without credentials, and once it has been asked the engine and its version, for people.
 	Describe() string
+
+	// Pool counts the connections to the index, in the terms of database/sql. With MongoDB those to the members of a replica set
+	// count together, WaitDuration includes the time that new connections take, and no others of the fields are set than those
+	// for open, used and most connections, and for waits.
+	Pool() sql.DBStats
 
 	// Close ends all connections. It may be called twice.
 	Close() error

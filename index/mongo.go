@@ -33,6 +33,7 @@ const (
 // mongoIndex keeps the entries of each collection in the collection of that name of one database.
 type mongoIndex struct {
 	client   *mongo.Client
+	pool     *mongoPool
 	db       *mongo.Database
 	location string
 	// allowStandalone is as in Options.
@@ -55,13 +56,15 @@ func newMongo(uri string, opts Options) (Index, error) {
 	if err != nil {
 		return nil, err
 	}
+	pool := &mongoPool{most: int(*clientOpts.MaxPoolSize)}
+	clientOpts.SetPoolMonitor(&event.PoolMonitor{Event: pool.told})
 	client, err := mongo.Connect(clientOpts)
 	if err != nil {
 		return nil, errMongoURI
 	}
 	db := client.Database(mongoDatabase(uri))
 	location := "mongodb://" + strings.Join(clientOpts.Hosts, ",") + "/" + db.Name()
-	return &mongoIndex{client: client, db: db, location: location, allowStandalone: opts.AllowStandalone}, nil
+	return &mongoIndex{client: client, pool: pool, db: db, location: location, allowStandalone: opts.AllowStandalone}, nil
 }
 
 // errMongoURI stands for everything that the driver says about a URI, because it likes to quote it.

@@ -23,6 +23,9 @@ func newSQLite(uri string) (Index, error) {
 	return &sqliteIndex{db: db}, nil
 }
 
+// Pool implements Index.
+func (s *sqliteIndex) Pool() sql.DBStats { return s.db.Pool() }
+
 // entriesTable is the quoted name of a collection's table.
 // Safety: config has checked that a collection is made of letters, digits and underscores.
 func entriesTable(collection string) string { return `"entries_` + collection + `"` }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"database/sql"
 	"errors"
 	"runtime"
 	"runtime/debug"
@@ -33,8 +34,11 @@ type dependencies struct {
 	connections, inUse, maxConnections, waits, waited *prometheus.Desc
 
 	mu    sync.Mutex
-	pools map[dependency]*sqldb.DB
+	pools map[dependency]pooled
 }
+
+// pooled is what keeps connections to a database.
+type pooled interface{ Pool() sql.DBStats }
 
 // dependency is a database as the labels name it.
 type dependency struct{ kind, name string }
@@ -60,12 +64,12 @@ func newDependencies() *dependencies {
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gateway_dependency_errors_total", Help: "Calls to a database that failed, by what is known of their effect.",
 		}, append(labels, "operation", "outcome")),
-		connections:    pool("connections", "Connections to a SQL database that are open."),
-		inUse:          pool("connections_in_use", "Connections to a SQL database that a call has at the moment."),
-		maxConnections: pool("connections_max", "Most connections to a SQL database that may be open."),
-		waits:          pool("connection_waits_total", "Calls that had to wait for a connection to a SQL database."),
-		waited:         pool("connection_wait_seconds_total", "Time that calls have waited for a connection to a SQL database."),
-		pools:          map[dependency]*sqldb.DB{},
+		connections:    pool("connections", "Connections to a database that are open."),
+		inUse:          pool("connections_in_use", "Connections to a database that a call has at the moment."),
+		maxConnections: pool("connections_max", "Most connections to a database that may be open."),
+		waits:          pool("connection_waits_total", "Calls that had to wait for a connection to a database."),
+		waited:         pool("connection_wait_seconds_total", "Time that calls have waited for a connection to a database."),
+		pools:          map[dependency]pooled{},
 	}
 }
 
@@ -95,8 +99,8 @@ func outcomeOf(err error) string {
 	return "unavailable"
 }
 
-// watch shows the connections to a SQL database, in place of those to an earlier one of the same name.
-func (d *dependencies) watch(kind, name string, db *sqldb.DB) {
+// watch shows the connections to a database, in place of those to an earlier one of the same name.
+func (d *dependencies) watch(kind, name string, db pooled) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.pools[dependency{kind, name}] = db

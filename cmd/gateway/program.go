@@ -18,7 +18,7 @@ func program(r *reloader, p *parts) func() handlers.Program {
 	}
 }
 
-// list is the connections to all SQL databases, in no order.
+// list is the connections to all databases, in no order.
 func (d *dependencies) list() (all []handlers.Pool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -73,7 +73,7 @@ func serve(ctx context.Context, r *reloader, logger *slog.Logger) error {
 		return errors.Join(err, p.close(startCtx))
 	}
 	options := handlerOptions(cfg, p, logger)
-	options.Tracer = t.tracer
+	options.Tracer, options.TraceRatio = t.tracer, float64(cfg.Traces.SampleRatio)
 	options.Guard = r.gates.guard
 	options.Reload = func(ctx context.Context) (handlers.Reloaded, error) { return r.reload(ctx, triggerAdmin) }
 	options.Program = program(r, p)

@@ -96,7 +96,7 @@ func watchedServer(b *testing.B, with int) *handlers.Server {
 	t, err := openTraces(b.Context(), TracesConfig{Endpoint: sink.URL, SampleRatio: cfg.Traces.SampleRatio}, "bench", logger)
 	check(err)
 	b.Cleanup(func() { _ = t.close(context.Background()) })
-	options.Tracer = t.tracer
+	options.Tracer, options.TraceRatio = t.tracer, float64(cfg.Traces.SampleRatio)
 	return handlers.New(p.store, options)
 }
 
@@ -134,25 +134,28 @@ func processorTime() time.Duration {
 
 // BenchmarkObservability is what metrics, the steps of slow requests and 1 % of traces cost: rounds with nothing, and with more
 // and more of them, in turn. It reports the medians of the ratios to the round with nothing beside it, by the clock and by the
-// time of the processors.
+// time of the processors. A second gateway with nothing (again) shows how exact that is.
 func BenchmarkObservability(b *testing.B) {
-	names := []string{"nothing", "metrics", "steps", "traces"}
+	gateways := []struct {
+		name string
+		with int
+	}{{"nothing", withNothing}, {"again", withNothing}, {"metrics", withMetrics}, {"steps", withSteps}, {"traces", withTraces}}
 	var servers []*handlers.Server
-	for with := range names {
-		servers = append(servers, watchedServer(b, with))
+	for _, g := range gateways {
+		servers = append(servers, watchedServer(b, g.with))
 	}
-	clocks, processors := make([][]float64, len(names)), make([][]float64, len(names))
+	clock, processor := make([]float64, len(gateways)), make([]float64, len(gateways))
+	clocks, processors := make([][]float64, len(gateways)), make([][]float64, len(gateways))
 	var base []float64
 	for n := 0; b.Loop(); n++ {
-		var clock, processor [withTraces + 1]float64
-		for _, with := range rand.Perm(len(names)) { // whatever comes after another one is not always the same
+		for _, g := range rand.Perm(len(gateways)) { // whatever comes after another one is not always the same
 			runtime.GC() // the garbage of one is not the other's
-			clock[with], processor[with] = round(b, servers[with], n)
+			clock[g], processor[g] = round(b, servers[g], n)
 		}
-		base = append(base, processor[withNothing])
-		for with := range names {
-			clocks[with] = append(clocks[with], clock[with]/clock[withNothing])
-			processors[with] = append(processors[with], processor[with]/processor[withNothing])
+		base = append(base, processor[0])
+		for g := range gateways {
+			clocks[g] = append(clocks[g], clock[g]/clock[0])
+			processors[g] = append(processors[g], processor[g]/processor[0])
 		}
 	}
 	median := func(all []float64) float64 {
@@ -160,8 +163,9 @@ func BenchmarkObservability(b *testing.B) {
 		return all[len(all)/2]
 	}
 	b.ReportMetric(1e6*median(base), "nothing-cpu-µs/req")
-	for with, name := range names[1:] {
-		b.ReportMetric(100*(median(clocks[with+1])-1), name+"-clock-%")
-		b.ReportMetric(100*(median(processors[with+1])-1), name+"-cpu-%")
+	for g := range gateways[1:] {
+		name := gateways[g+1].name
+		b.ReportMetric(100*(median(clocks[g+1])-1), name+"-clock-%")
+		b.ReportMetric(100*(median(processors[g+1])-1), name+"-cpu-%")
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"io"
 	"log/slog"
 	"net/http"
@@ -34,14 +35,14 @@ type tracedRig struct {
 func newTracedRig(t *testing.T, ratio float64, slow time.Duration) *tracedRig {
 	t.Helper()
 	r := &tracedRig{spans: tracetest.NewSpanRecorder(), log: new(logText)}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans), sdktrace.WithSampler(samplerOf(Ratio(ratio))))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans), sdktrace.WithSampler(sampler))
 	t.Cleanup(func() { _ = provider.Shutdown(context.Background()) }) // nothing to send
-	r.Server = openServer(t, slow, provider.Tracer("test"), newLogger(r.log, slog.LevelInfo))
+	r.Server = openServer(t, slow, provider.Tracer("test"), ratio, newLogger(r.log, slog.LevelInfo))
 	return r
 }
 
 // openServer is the HTTP face of a gateway on two nodes in SQLite, which closes with the test.
-func openServer(t testing.TB, slow time.Duration, tracer trace.Tracer, logger *slog.Logger) *handlers.Server {
+func openServer(t testing.TB, slow time.Duration, tracer trace.Tracer, ratio float64, logger *slog.Logger) *handlers.Server {
 	t.Helper()
 	cfg, err := newConfigSource("", nil).parse(content{text: []byte(roomyConfig(t.TempDir()))})
 	if err != nil {
@@ -54,7 +55,7 @@ func openServer(t testing.TB, slow time.Duration, tracer trace.Tracer, logger *s
 	}
 	t.Cleanup(func() { _ = p.close(context.Background()) })
 	options := handlerOptions(cfg, p, logger)
-	options.Tracer = tracer
+	options.Tracer, options.TraceRatio = tracer, ratio
 	return handlers.New(p.store, options)
 }
 
@@ -155,6 +156,7 @@ func TestTraceSampling(t *testing.T) {
 		{1, nil, true},
 		{1, []string{unsampledParent}, false},
 		{0, []string{"traceparent: 00-broken"}, false},
+		{1, []string{"traceparent: 00-broken"}, true},
 	} {
 		r := newTracedRig(t, tt.ratio, time.Minute)
 		r.post(t, `{"key":"a"}`, tt.headers...)
@@ -165,6 +167,18 @@ func TestTraceSampling(t *testing.T) {
 		if got := strings.Contains(r.log.String(), "trace_id"); got != tt.traced {
 			t.Errorf("%v: log %s", tt, r.log)
 		}
+	}
+}
+
+// TestTraceRatio: of many requests the share is traced.
+func TestTraceRatio(t *testing.T) {
+	const requests, ratio, allowed = 400, 0.25, 50 // six standard deviations
+	r := newTracedRig(t, ratio, 0)
+	for i := range requests {
+		r.post(t, fmt.Sprintf(`{"key":"k%d"}`, i))
+	}
+	if traced := strings.Count(r.log.String(), "trace_id"); math.Abs(float64(traced)-requests*ratio) > allowed {
+		t.Errorf("%d of %d requests were traced", traced, requests)
 	}
 }
 

@@ -58,6 +58,7 @@ func openParts(ctx context.Context, cfg *Config, logger *slog.Logger) (p *parts,
 		return p, fmt.Errorf("index: %w", err)
 	}
 	p.closers = append(p.closers, ix.Close)
+	p.dependencies.watch(kindIndex, kindIndex, ix)
 	fleet, err := p.openFleet(cfg)
 	if err != nil {
 		return p, err
