@@ -25,7 +25,7 @@ func TestProgram(t *testing.T) {
 		}
 	}
 	slices.Sort(pools)
-	if want := "[issuer issuer node node-1 node node-2]"; fmt.Sprint(pools) != want {
+	if want := "[index index issuer issuer node node-1 node node-2]"; fmt.Sprint(pools) != want {
 		t.Errorf("pools %s, want %s", pools, want)
 	}
 	wants := func(what, result, reason string, changes int) {
@@ -51,7 +51,7 @@ func TestProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants("asked again", "applied", "", 1)
-	if n := len(ask().Pools); n != 4 {
+	if n := len(ask().Pools); n != 5 {
 		t.Errorf("%d pools after a node more", n)
 	}
 }
