@@ -11,17 +11,17 @@ cd "$(dirname "$0")/.."
 
 die() { printf 'screenshots: %s\n' "$*" >&2; exit 1; }
 
-for tool in chromium pngquant; do
-  command -v "$tool" >/dev/null && continue
-  (apt-get update -qq && apt-get install -y -qq --no-install-recommends "$tool") >/dev/null || die "$tool is missing and cannot be installed"
-done
-
+tools=(chromium pngquant)
 keep=docs/ui
 case ${1-} in
   '') export SCENE=${SCENE:-9m} ;;
-  check) keep= ;;
+  check) keep='' tools=(chromium) ;;
   *) die "usage: scripts/screenshots.sh [check]" ;;
 esac
+for tool in "${tools[@]}"; do
+  command -v "$tool" >/dev/null && continue
+  (export DEBIAN_FRONTEND=noninteractive; apt-get update -qq && apt-get install -y -qq --no-install-recommends "$tool") >/dev/null || die "$tool is missing and cannot be installed"
+done
 PICTURES=$(mktemp -d)
 export PICTURES
 scripts/stack.sh run go test -count=1 -v -timeout 30m -tags browser ./test/browser
