@@ -177,6 +177,9 @@ func (w *simWorld) start(op *simOperation) {
 // perform calls the store, or what a mutant has in its place.
 func (w *simWorld) perform(op *simOperation) (r simResult) {
 	s, content := op.gateway.store, Content{Document: []byte(op.document), ExpiresAt: op.expires}
+	if w.grouped {
+		content.Group = op.key
+	}
 	switch op.kind {
 	case simCreate:
 		r.record, r.err = s.Create(op.ctx, simCollection, op.key, content)

@@ -12,7 +12,9 @@ import (
 // it, and each change is checked against the invariants on the spot.
 type simDatabases struct {
 	entries map[string]int64
-	rows    map[int64]row
+	// places is the directory of groups.
+	places map[string]bool
+	rows   map[int64]row
 	// lived are the IDs that have ever had a live row.
 	lived map[int64]bool
 	// alive lists the live rows of each key.
@@ -26,7 +28,7 @@ type simDatabases struct {
 }
 
 func newSimDatabases(broken func(format string, args ...any)) *simDatabases {
-	return &simDatabases{map[string]int64{}, map[int64]row{}, map[int64]bool{}, map[string][]int64{}, map[string][]Tag{}, mutantNone, broken}
+	return &simDatabases{map[string]int64{}, map[string]bool{}, map[int64]row{}, map[int64]bool{}, map[string][]int64{}, map[string][]Tag{}, mutantNone, broken}
 }
 
 func (d *simDatabases) insertEntry(e index.Entry) bool {
@@ -36,6 +38,12 @@ func (d *simDatabases) insertEntry(e index.Entry) bool {
 	d.entries[e.Key] = e.ID
 	d.check(e.Key)
 	return true
+}
+
+func (d *simDatabases) insertPlace(e index.Entry) bool {
+	inserted := !d.places[e.Key]
+	d.places[e.Key] = true
+	return inserted
 }
 
 func (d *simDatabases) replaceEntry(key string, old, new int64) bool {
@@ -84,6 +92,9 @@ func (d *simDatabases) insertRow(r row) {
 	}
 	if d.lived[r.id] {
 		d.broken("I2: row %d of %s lives a second time", r.id, r.key)
+	}
+	if place := (groupPlace{group: r.Group, number: 1 + (r.id-1)/simRangeIDs}); r.Group != "" && !d.places[place.entry().Key] {
+		d.broken("row %d of group %s is in a range that is not listed for the group", r.id, r.Group)
 	}
 	d.lived[r.id] = true
 	d.alive[r.key] = append(d.alive[r.key], r.id)

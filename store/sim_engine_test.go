@@ -24,7 +24,14 @@ func (x *simIndex) call(ctx context.Context, items int, write bool, format strin
 }
 
 // Insert implements index.Index: an unordered bulk insert, of which any part may take effect.
-func (x *simIndex) Insert(ctx context.Context, _ string, entries []index.Entry) []error {
+func (x *simIndex) Insert(ctx context.Context, collection string, entries []index.Entry) []error {
+	insert := x.world.db.insertEntry
+	if collection == directoryOf(simCollection) {
+		insert = x.world.db.insertPlace
+		if x.world.mutant == mutantUnlisted {
+			return repeat(nil, len(entries))
+		}
+	}
 	if ctx.Err() != nil {
 		return repeat(fmt.Errorf("%w: %w", index.ErrUnavailable, ctx.Err()), len(entries))
 	}
@@ -40,7 +47,7 @@ func (x *simIndex) Insert(ctx context.Context, _ string, entries []index.Entry) 
 			errs[i] = c.outcome(index.ErrUnknown)
 			switch own {
 			case fateDone, fateLost:
-				inserted := x.world.db.insertEntry(e)
+				inserted := insert(e)
 				if own == fateDone && inserted {
 					errs[i] = nil
 				} else if !inserted && (own == fateDone || answered) || again && own == fateLost {
@@ -49,7 +56,7 @@ func (x *simIndex) Insert(ctx context.Context, _ string, entries []index.Entry) 
 			case fateRefused:
 				errs[i] = c.outcome(index.ErrUnavailable)
 			case fateLate:
-				x.world.later(c.label+fmt.Sprintf(" (%v)", e), func() { x.world.db.insertEntry(e) })
+				x.world.later(c.label+fmt.Sprintf(" (%v)", e), func() { insert(e) })
 			}
 		}
 	}

@@ -58,10 +58,10 @@ func (w *simWorld) startGateway() *simGateway {
 	ix.admit()
 	s := &Store{
 		index: &queuedIndex{ix, w, g}, gate: ix, identity: &Identity{instance: uint64(w.started)}, now: time.Now, metrics: simMetrics,
-		log: slog.New(&simLog{world: w, gateway: g}), cache: newKeyCache(0),
+		log: slog.New(&simLog{world: w, gateway: g}), cache: newKeyCache(0), places: newPlaceCache(0),
 	}
 	if w.cached {
-		s.cache = newKeyCache(1 << 20)
+		s.cache, s.places = newKeyCache(1<<20), newPlaceCache(1<<20)
 	}
 	s.background, s.stop = context.WithCancel(context.Background())
 	layout := simMaps[w.nodes]
@@ -77,6 +77,11 @@ func (w *simWorld) startGateway() *simGateway {
 	e := newEntries(s, simCollection)
 	e.inserts.woken, e.finds.woken, e.removals.woken = woken, woken, woken
 	s.entries = map[string]*entries{simCollection: e}
+	if w.grouped {
+		d := newDirectory(s, simCollection)
+		d.inserts.woken = woken
+		s.directories = map[string]*directory{simCollection: d}
+	}
 	for i, n := range now.nodes {
 		t := newTable(s, n, tableName(simCollection, int64(i+1)))
 		t.inserts.woken, t.reads.woken, t.changes.woken = woken, woken, woken

@@ -24,7 +24,7 @@ import (
 // What clients are told is checked to be linearizable, key by key, where a record with an expiry is to be there until then
 // and not after; and the databases after each change and at the end: a row lives at most once (I2), a live row's entry
 // points at it and it can be read (I3), a key has one live row (I4), a refusal changed nothing (I6), every operation ends in
-// time (I8), and no alarm is raised (I1).
+// time (I8), no alarm is raised (I1), and a row of a group is in a range that the directory lists for it.
 
 const (
 	// simSeeds is how many seeds are played by default, SIM_SEEDS another number.
@@ -129,7 +129,7 @@ func TestSimulationReplays(t *testing.T) {
 func TestSimulationCatches(t *testing.T) {
 	mutants := []simMutant{
 		mutantNoFence, mutantBlindResend, mutantIndexFirst, mutantEarlyPurge, mutantUnconfirmed, mutantClaimed,
-		mutantUnburied, mutantRevive, mutantHasty, mutantStale,
+		mutantUnburied, mutantRevive, mutantHasty, mutantStale, mutantUnlisted,
 	}
 	for _, mutant := range mutants {
 		t.Run(strings.ReplaceAll(string(mutant), " ", "_"), func(t *testing.T) {

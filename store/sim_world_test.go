@@ -38,6 +38,8 @@ const (
 	mutantHasty simMutant = "hasty"
 	// mutantStale reads rows without looking whether they have expired.
 	mutantStale simMutant = "stale"
+	// mutantUnlisted inserts rows of groups though the directory did not take the range.
+	mutantUnlisted simMutant = "unlisted"
 )
 
 // maxSimSteps is far above what a simulation takes; one that gets there does not end (I8).
@@ -57,7 +59,9 @@ type simWorld struct {
 	faults float64
 	// mortal: some records have an expiry.
 	mortal bool
-	keys   []string
+	// grouped: the records of each key are in a group of the same name.
+	grouped bool
+	keys    []string
 	// lateWeight and startWeight are how likely an overdue effect lands, and the next operation starts, compared with a
 	// waiting call being answered.
 	lateWeight, startWeight int
@@ -140,6 +144,7 @@ func newSimWorld(seed uint64, mutant simMutant, tracing bool) *simWorld {
 	w.impatient = w.rng.IntN(4) == 0
 	w.kills = max(0, w.rng.IntN(5)-2)
 	w.mortal = w.rng.IntN(2) == 0
+	w.grouped = w.rng.IntN(2) == 0
 	w.db.mutant = mutant
 	for range 2 {
 		g := w.startGateway()

@@ -180,7 +180,7 @@ func (l *load) replaceHot(slot int) {
 // send completes a request of a client, sends it to a gateway, and counts the answer.
 func (l *load) send(c int, r request, random *rand.Rand) reply {
 	if r.kind == post || r.kind == put || r.kind == ifMatch {
-		r.document = fmt.Sprintf(`{"key":%q,"n":"%x"}`, r.key, random.Uint64())
+		r.document = fmt.Sprintf(`{"key":%q,"g":%q,"n":"%x"}`, r.key, groupOf(r.key), random.Uint64())
 	}
 	bases := *l.bases.Load()
 	base := bases[random.IntN(len(bases))]

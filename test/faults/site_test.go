@@ -102,7 +102,7 @@ func newSite(t *testing.T, p plan) *site {
 			s.proxies[through.Nodes[i].Name], through.Nodes[i].DSN = servers.NewProxyFor(t, through.Nodes[i].DSN)
 		}
 	}
-	s.folder = gateway.WriteConfig(t, through.Config())
+	s.folder = gateway.WriteConfig(t, through.Config()+"collections: [{name: records, group: g}]\n")
 	s.env = append([]string{"GATEWAY__SERVER__REQUEST_TIMEOUT=" + requestTimeout.String()}, p.env...)
 	s.load = newLoad(t, loadOptions{clients: or(p.clients, 16), pinned: p.pinned, hotKeys: or(p.hotKeys, 8), hotShare: or(p.hotShare, 30), coldKeys: or(p.coldKeys, 1_000_000), seed: p.seed})
 	for range or(p.gateways, 1) {
@@ -209,6 +209,7 @@ func (s *site) finish(t *testing.T) verdict {
 	v := verdict{stored: examine(t, s.direct)}
 	v.lost, v.mixedUp = v.compare(s.load)
 	v.unlinearizable = s.checkHistories()
+	s.checkGroups(v.stored)
 	t.Logf("stored: %d live rows, %d fences, %d entries of which %d dangle; %d keys of single clients: %d lost, %d mixed up; %d shared keys: %d not linearizable",
 		len(v.live), v.fences, v.entries, v.dangling, len(s.beliefs()), v.lost, v.mixedUp, len(s.histories), v.unlinearizable)
 	s.report(t)
