@@ -24,6 +24,15 @@ func (o *callerOptions) addTo(command *cobra.Command) {
 	flags.StringVar(&o.certKeyFile, "cert-key-file", "", "file with its private key, in PEM")
 }
 
+// requireFlags makes a command refuse to run without flags that it has.
+func requireFlags(command *cobra.Command, names ...string) {
+	for _, name := range names {
+		if err := command.MarkFlagRequired(name); err != nil {
+			panic(err) // only for a flag that was not declared
+		}
+	}
+}
+
 // transport makes connections of its own by the flags. Its error names the flag and nothing that is in a file.
 func (o callerOptions) transport() (*http.Transport, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()

@@ -59,11 +59,7 @@ func exportCommand() *cobra.Command {
 	flags.StringVar(&o.out, "out", "-", "file to write; - is standard output, which cannot be resumed")
 	flags.StringVar(&o.order, "order", "asc", "asc or desc, by ID")
 	o.caller.addTo(cmd)
-	for _, name := range []string{"server", "collection"} {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // only for a flag that was not declared above
-		}
-	}
+	requireFlags(cmd, "server", "collection")
 	return cmd
 }
 

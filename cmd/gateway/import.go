@@ -87,11 +87,7 @@ func importCommand() *cobra.Command {
 	flags.IntVar(&o.concurrency, "concurrency", 4, "requests at a time")
 	flags.StringVar(&o.failures, "failures", "", "write every failed record's line, status, code and detail to this file (NDJSON)")
 	o.caller.addTo(cmd)
-	for _, name := range []string{"server", "collection"} {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // only for a flag that was not declared above
-		}
-	}
+	requireFlags(cmd, "server", "collection")
 	return cmd
 }
 
