@@ -122,19 +122,27 @@ func (s *site) announce() {
 	s.serve(bases...)
 }
 
-// makeCanaries creates records until each node has one.
+// makeCanaries creates records until each node has one. Where requests have little time some may fail.
 func (s *site) makeCanaries(t *testing.T) {
 	t.Helper()
 	on := map[int64]string{}
-	for i := 0; len(on) < len(s.direct.Nodes); i++ {
-		key := fmt.Sprintf("canary-%d", i)
-		a := s.gateways[0].Expect(t, http.StatusCreated, "POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key))
-		var id, version int64
-		if _, err := fmt.Sscanf(a.ETag(), "%d-%d", &id, &version); err != nil || i > 10_000 {
-			t.Fatalf("canaries: %s %v", a.ETag(), err)
+	var tried int
+	gateway.Poll(t, "every node has a record", func() bool {
+		for len(on) < len(s.direct.Nodes) {
+			key := fmt.Sprintf("canary-%d", tried)
+			tried++
+			a, err := s.gateways[0].Call("POST", "/v1/records", fmt.Sprintf(`{"key":%q}`, key))
+			if err != nil || a.Status != http.StatusCreated {
+				return false
+			}
+			var id, version int64
+			if _, err := fmt.Sscanf(a.ETag(), "%d-%d", &id, &version); err != nil || tried > 10_000 {
+				t.Fatalf("canaries: %s %v", a.ETag(), err)
+			}
+			on[(id-1)/rangeSize] = key
 		}
-		on[(id-1)/rangeSize] = key
-	}
+		return true
+	})
 	for node := range int64(len(s.direct.Nodes)) {
 		s.canaries = append(s.canaries, on[node])
 	}
