@@ -151,8 +151,8 @@ func (i *Issuer) LookJob(ctx context.Context, id string) (job Job, found bool, e
 	return jobs[0], true, nil
 }
 
-// TakeJob gives the holder a job that nobody does and that is about one of the collections, for a while; not ok when there is
-// none. After ErrUnavailable it may have been taken.
+// TakeJob gives the holder a job that nobody does and that is about one of the collections, for a while: a new one, or else the one
+// that has been free for the longest time; not ok when there is none. After ErrUnavailable it may have been taken.
 func (i *Issuer) TakeJob(ctx context.Context, holder string, life time.Duration, collections ...string) (job Job, ok bool, err error) {
 	if len(collections) == 0 {
 		return Job{}, false, nil
@@ -165,7 +165,7 @@ func (i *Issuer) TakeJob(ctx context.Context, holder string, life time.Duration,
 	for k, collection := range collections {
 		about[k] = []byte(collection)
 	}
-	free, err := i.jobs(ctx, "WHERE open = 1 AND expires_at <= "+now+" AND collection IN (?"+strings.Repeat(",?", len(about)-1)+") ORDER BY started_at, id LIMIT 1", about...)
+	free, err := i.jobs(ctx, "WHERE open = 1 AND expires_at <= "+now+" AND collection IN (?"+strings.Repeat(",?", len(about)-1)+") ORDER BY expires_at, started_at, id LIMIT 1", about...)
 	if err != nil || len(free) == 0 {
 		return Job{}, false, err
 	}
@@ -177,7 +177,7 @@ func (i *Issuer) TakeJob(ctx context.Context, holder string, life time.Duration,
 	return i.LookJob(ctx, free[0].ID)
 }
 
-// KeepJob notes how far the holder has come with a job, and keeps it for a while longer. Not ok: it is another gateway's, or
+// KeepJob notes how far the holder has come with a job, and keeps it for a while longer; anybody may take it then. Not ok: it is another gateway's, or
 // it was asked for again, and nothing is noted.
 func (i *Issuer) KeepJob(ctx context.Context, holder string, job Job, life time.Duration) (ok bool, err error) {
 	return i.changeJob(ctx, "keep a job", "upto = ?, at = ?, deleted = ?, expires_at = "+i.turnDialect().now+" + ?", "open = 1 AND round = ? AND holder = ?",
@@ -188,12 +188,6 @@ func (i *Issuer) KeepJob(ctx context.Context, holder string, job Job, life time.
 func (i *Issuer) EndJob(ctx context.Context, holder string, job Job) (ok bool, err error) {
 	return i.changeJob(ctx, "end a job", "deleted = ?, open = NULL, finished_at = "+i.turnDialect().now, "open = 1 AND round = ? AND holder = ?",
 		[]any{job.Deleted}, job.ID, job.Round, []byte(holder))
-}
-
-// LeaveJob lets another gateway take the holder's job at once.
-func (i *Issuer) LeaveJob(ctx context.Context, holder string, job Job) error {
-	_, err := i.changeJob(ctx, "leave a job", "expires_at = 0", "open = 1 AND holder = ?", nil, job.ID, []byte(holder))
-	return err
 }
 
 // changeJob changes a job under a condition. The count of changes makes every success change the row, which is what MySQL

@@ -21,9 +21,9 @@ const (
 	deletionLife = 20 * time.Second
 	// deletionPoll is the pause between two looks for deletions that nobody does.
 	deletionPoll = 5 * time.Second
-	// deletionRetry is the pause after a step that failed.
-	deletionRetry = time.Second
-	// deletionsAtOnce bounds the deletions of a gateway, so that one that waits for a node does not hold up all others.
+	// deletionRetry is for how long a deletion is put off after a step that failed, as by a node that is down. Others come first.
+	deletionRetry = 2 * time.Second
+	// deletionsAtOnce bounds the deletions of a gateway.
 	deletionsAtOnce = 4
 )
 
@@ -98,10 +98,13 @@ type deleter struct {
 	woken chan struct{}
 	// life and poll are deletionLife and deletionPoll, but in tests.
 	life, poll time.Duration
+	mu         sync.Mutex
+	// putOff are the deletions of which the log has said that they wait.
+	putOff map[string]bool
 }
 
 func newDeleter(s *Store) *deleter {
-	return &deleter{store: s, woken: make(chan struct{}, 1), life: deletionLife, poll: deletionPoll}
+	return &deleter{store: s, woken: make(chan struct{}, 1), life: deletionLife, poll: deletionPoll, putOff: map[string]bool{}}
 }
 
 // run looks for deletions until the store closes.
@@ -142,38 +145,52 @@ func (d *deleter) look(ctx context.Context) bool {
 	return true
 }
 
-// do goes on with a deletion until it is done, it is another gateway's, or the store closes.
+// do goes on with a deletion until it is done, a step fails, it is another gateway's, or the store closes.
 func (d *deleter) do(ctx context.Context, job idsegment.Job) {
-	jobs, holder, failing := d.store.issuers[0], d.store.identity.Instance(), false
 	for {
 		next, ended, err := d.step(ctx, job)
 		job = next
-		if err == nil && failing {
-			failing = false
-			d.store.log.Info("the deletion of a group goes on", "id", job.ID)
-		}
 		switch {
 		case ctx.Err() != nil:
-			leaveCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
-			defer cancel()
-			if err := jobs.LeaveJob(leaveCtx, holder, job); err != nil {
-				d.store.log.Debug("a deletion is left by itself", "id", job.ID, "cause", err.Error())
-			}
+			d.leave(ctx, job, 0)
 			return
 		case errors.Is(err, errLost):
 			return // another gateway has it, or it begins anew
 		case err != nil:
-			if !failing {
-				failing = true
+			if d.waits(job.ID, true) {
 				d.store.log.Warn("the deletion of a group waits for a database", "id", job.ID, "cause", err.Error())
 			}
-			if waitUntil(ctx, time.Now, time.Now().Add(deletionRetry)) != nil {
-				continue
-			}
-		case ended:
+			d.leave(ctx, job, deletionRetry)
+			return
+		}
+		if d.waits(job.ID, false) {
+			d.store.log.Info("the deletion of a group goes on", "id", job.ID)
+		}
+		if ended {
 			d.store.log.Info("a group was deleted", "collection", job.Collection, "id", job.ID, "records", job.Deleted)
 			return
 		}
+	}
+}
+
+// waits notes whether a deletion waits, and reports whether that is new.
+func (d *deleter) waits(id string, now bool) (changed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	changed = d.putOff[id] != now
+	if d.putOff[id] = now; !now {
+		delete(d.putOff, id)
+	}
+	return changed
+}
+
+// leave notes how far a deletion has come, and lets any gateway take it after a while. When it cannot be noted the deletion is
+// free at the end of its life.
+func (d *deleter) leave(ctx context.Context, job idsegment.Job, after time.Duration) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	if _, err := d.store.issuers[0].KeepJob(ctx, d.store.identity.Instance(), job, after); err != nil {
+		d.store.log.Debug("a deletion is left by itself", "id", job.ID, "cause", err.Error())
 	}
 }
 
@@ -193,7 +210,6 @@ func (d *deleter) step(ctx context.Context, job idsegment.Job) (next idsegment.J
 		deleted, at, err := s.deleteMembers(ctx, job.Collection, job.Group, span{job.At + 1, job.Upto + 1})
 		job.Deleted += deleted // also when it failed half way; the next step does not see those any more
 		if err != nil {
-			_, _ = jobs.KeepJob(ctx, holder, job, d.life) // so that it stays ours
 			return job, false, err
 		}
 		job.At = at

@@ -72,7 +72,7 @@ func TestGroupDeleted(t *testing.T) {
 		d.Size = 700
 		first := d.open(t)
 		keys := populate(t, first, 2100, "doomed", "stays", "doomed too")
-		first.slow(150 * time.Millisecond)
+		first.slow(250 * time.Millisecond)
 		deletion, err := first.DeleteGroup(t.Context(), testCollection, "doomed")
 		if err != nil || deletion.ID == "" || !deletion.FinishedAt.IsZero() {
 			t.Fatalf("%+v, %v", deletion, err)
@@ -195,5 +195,47 @@ func TestGroupDeletedWhileWritten(t *testing.T) {
 		close(stop)
 		writing.Wait()
 		d.checkInvariants(t, one)
+	})
+}
+
+// TestGroupDeletionsWait: deletions that wait for a node that is down, however many, hold up no other, and go on when it is back.
+func TestGroupDeletionsWait(t *testing.T) {
+	networked(t, func(t *testing.T, d deployment) {
+		d = d.grouped()
+		d.Size = 10
+		d, _, toNode := d.proxied(t)
+		s := d.open(t)
+		var waiting []string
+		for i := range d.Size {
+			waiting = append(waiting, fmt.Sprintf("on node 1, %d", i))
+			if rec := join(t, s, fmt.Sprint("k", i), waiting[i]); rec.Tag.ID > d.Size {
+				t.Fatalf("%s has ID %d", waiting[i], rec.Tag.ID)
+			}
+		}
+		if rec := join(t, s, "elsewhere", "on node 2"); rec.Tag.ID <= d.Size {
+			t.Fatalf("the record on node 2 has ID %d", rec.Tag.ID)
+		}
+		toNode.Refuse(true)
+		var ids []string
+		for _, group := range append(waiting, "on node 2") {
+			deletion, err := s.DeleteGroup(t.Context(), testCollection, group)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, deletion.ID)
+		}
+		awaitDeletion(t, s, ids[len(waiting)])
+		for _, id := range ids[:len(waiting)] {
+			if seen, err := s.Deletion(t.Context(), testCollection, id); err != nil || !seen.FinishedAt.IsZero() {
+				t.Errorf("deleted on a node that is down: %+v, %v", seen, err)
+			}
+		}
+		toNode.Refuse(false)
+		for _, id := range ids {
+			if done := awaitDeletion(t, s, id); done.Deleted != 1 {
+				t.Errorf("%+v", done)
+			}
+		}
+		d.checkInvariants(t, s)
 	})
 }
