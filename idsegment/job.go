@@ -190,6 +190,17 @@ func (i *Issuer) EndJob(ctx context.Context, holder string, job Job) (ok bool, e
 		[]any{job.Deleted}, job.ID, job.Round, []byte(holder))
 }
 
+// LeaveJobs lets anybody take the jobs that the holder has.
+func (i *Issuer) LeaveJobs(ctx context.Context, holder string) error {
+	if exists, err := i.exists(ctx, jobTable); err != nil || !exists {
+		return err
+	}
+	if _, err := i.db.Exec(ctx, "UPDATE gateway_job SET expires_at = 0 WHERE open = 1 AND holder = ?", []byte(holder)); err != nil {
+		return i.translate("leave the jobs", err)
+	}
+	return nil
+}
+
 // changeJob changes a job under a condition. The count of changes makes every success change the row, which is what MySQL
 // counts as affected.
 func (i *Issuer) changeJob(ctx context.Context, op, set, where string, values []any, id string, args ...any) (bool, error) {

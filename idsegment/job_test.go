@@ -67,6 +67,9 @@ func TestJob(t *testing.T) {
 		start(a, "j4", "g\xff", "j4", 1)
 		third := take(a, "a", time.Hour, "j3")
 		keep(a, "a", third, 0, true)
+		if err := a.LeaveJobs(ctx, "nobody"); err != nil {
+			t.Error(err)
+		}
 		if job, ok, err := b.TakeJob(ctx, "b", time.Hour, "other"); ok || err != nil {
 			t.Errorf("of another collection: %+v, %v", job, err)
 		}
@@ -75,6 +78,11 @@ func TestJob(t *testing.T) {
 		}
 		take(b, "b", time.Hour, "j4") // the one that nobody has had yet comes first
 		take(b, "b", time.Hour, "j3")
+		if err := a.LeaveJobs(ctx, "b"); err != nil {
+			t.Error(err)
+		}
+		take(a, "a", time.Hour, "j3")
+		take(a, "a", time.Hour, "j4")
 		take(a, "a", time.Hour, "")
 	})
 }

@@ -107,8 +107,27 @@ func newDeleter(s *Store) *deleter {
 	return &deleter{store: s, woken: make(chan struct{}, 1), life: deletionLife, poll: deletionPoll, putOff: map[string]bool{}}
 }
 
-// run looks for deletions until the store closes.
+// run does deletions until the store closes, and then lets other gateways have them at once, also one that it does not know it
+// has taken.
 func (d *deleter) run() {
+	var workers sync.WaitGroup
+	for range deletionsAtOnce {
+		workers.Go(d.work)
+	}
+	workers.Wait()
+	jobs := d.store.issuers[0]
+	if jobs.barred() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.store.background), endTimeout)
+	defer cancel()
+	if err := jobs.LeaveJobs(ctx, d.store.identity.Instance()); err != nil {
+		d.store.log.Debug("deletions are left by themselves", "cause", err.Error())
+	}
+}
+
+// work looks for deletions until the store closes.
+func (d *deleter) work() {
 	for {
 		pause := d.poll
 		if again := d.look(d.store.background); again {

@@ -6,25 +6,34 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// slowRows are range tables whose changes take their time.
-type slowRows struct {
+// heldRows are range tables that take only so many changes of a group, and hold up all others until they may go on.
+type heldRows struct {
 	rows
-	pause time.Duration
+	group string
+	free  *atomic.Int64
+	goOn  <-chan struct{}
 }
 
-func (s slowRows) change(ctx context.Context, table string, batch []rowChange) []answer[changed] {
-	time.Sleep(s.pause)
-	return s.rows.change(ctx, table, batch)
+func (h heldRows) change(ctx context.Context, table string, batch []rowChange) []answer[changed] {
+	for i := range batch {
+		if batch[i].Group == h.group && h.free.Add(-1) < 0 {
+			<-h.goOn
+		}
+	}
+	return h.rows.change(ctx, table, batch)
 }
 
-// slow makes changes of all nodes of a store take their time.
-func (o *opened) slow(pause time.Duration) {
+// hold lets a store change so many rows of a group, and no more until it is closed.
+func (o *opened) hold(group string, after int64) {
+	var free atomic.Int64
+	free.Store(after)
 	for _, n := range o.topology.Load().nodes {
-		n.rows = slowRows{n.rows, pause}
+		n.rows = heldRows{n.rows, group, &free, o.background.Done()}
 	}
 }
 
@@ -72,18 +81,10 @@ func TestGroupDeleted(t *testing.T) {
 		d.Size = 700
 		first := d.open(t)
 		keys := populate(t, first, 2100, "doomed", "stays", "doomed too")
-		first.slow(250 * time.Millisecond)
+		first.hold("doomed", 300) // of 700 in three ranges: those of the first one go, those of the last one stay
 		deletion, err := first.DeleteGroup(t.Context(), testCollection, "doomed")
 		if err != nil || deletion.ID == "" || !deletion.FinishedAt.IsZero() {
 			t.Fatalf("%+v, %v", deletion, err)
-		}
-		again, err := first.DeleteGroup(t.Context(), testCollection, "doomed")
-		if err != nil || again.ID != deletion.ID {
-			t.Errorf("asked for again: %+v, %v", again, err)
-		}
-		other, err := first.DeleteGroup(t.Context(), testCollection, "doomed too")
-		if err != nil || other.ID == deletion.ID {
-			t.Errorf("of another group: %+v, %v", other, err)
 		}
 		eventually(t, "the deletion has begun", func() bool {
 			seen, err := first.Deletion(t.Context(), testCollection, deletion.ID)
@@ -92,6 +93,14 @@ func TestGroupDeleted(t *testing.T) {
 			}
 			return seen.Deleted > 0
 		})
+		again, err := first.DeleteGroup(t.Context(), testCollection, "doomed")
+		if err != nil || again.ID != deletion.ID {
+			t.Errorf("asked for again: %+v, %v", again, err)
+		}
+		other, err := first.DeleteGroup(t.Context(), testCollection, "doomed too")
+		if err != nil || other.ID == deletion.ID {
+			t.Errorf("of another group: %+v, %v", other, err)
+		}
 		first.shut(t)
 		if left := d.groupRows(t, "doomed-"); left == 0 || left == len(keys) {
 			t.Fatalf("%d of %d rows are left when the store was closed", left, len(keys))

@@ -9,6 +9,14 @@ import (
 	"keyrange/index"
 )
 
+// newScriptWorld is a world in which only what the script says happens. Its records have no group, so that a create asks for
+// one thing after another.
+func newScriptWorld() *simWorld {
+	w := newSimWorld(1, mutantNone, false)
+	w.grouped = false
+	return w
+}
+
 // expect lets the one call that waits go, which must be the one that the script says.
 func (w *simWorld) expect(t *testing.T, label string, f simFate) {
 	t.Helper()
@@ -25,7 +33,7 @@ func (w *simWorld) expect(t *testing.T, label string, f simFate) {
 // Seeds find this too, but it takes 60,000 of them.
 func TestStoreCreateOccupiedUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newSimWorld(1, mutantNone, false)
+		w := newScriptWorld()
 		defer w.shutDown()
 		op := &simOperation{client: w.clients[0], kind: simCreate, key: "a", timeout: time.Second}
 		w.start(op)
@@ -58,7 +66,7 @@ func TestStoreDeleteResent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newSimWorld(1, mutantNone, false)
+				w := newScriptWorld()
 				defer w.shutDown()
 				w.db.insertEntry(index.Entry{Key: "a", ID: 1})
 				w.db.insertRow(row{id: 1, key: "a", version: 1, Content: Content{Document: []byte("a#0")}})

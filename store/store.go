@@ -132,9 +132,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	s.tasks.Go(s.watchLevels)
 	s.tasks.Go(s.sweeper.run)
 	if len(s.directories) > 0 {
-		for range deletionsAtOnce {
-			s.tasks.Go(s.deleter.run)
-		}
+		s.tasks.Go(s.deleter.run)
 	}
 	return s, nil
 }
