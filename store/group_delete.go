@@ -197,7 +197,9 @@ func (d *deleter) waits(id string, now bool) (changed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	changed = d.putOff[id] != now
-	if d.putOff[id] = now; !now {
+	if now {
+		d.putOff[id] = true
+	} else {
 		delete(d.putOff, id)
 	}
 	return changed
