@@ -177,8 +177,8 @@ func (i *Issuer) TakeJob(ctx context.Context, holder string, life time.Duration,
 	return i.LookJob(ctx, free[0].ID)
 }
 
-// KeepJob notes how far the holder has come with a job, and keeps it for a while longer; anybody may take it then. Not ok: it is another gateway's, or
-// it was asked for again, and nothing is noted.
+// KeepJob notes how far the holder has come with a job, and keeps it for a while longer; anybody may take it then. Not ok: it is
+// another gateway's, or it was asked for again, and nothing is noted.
 func (i *Issuer) KeepJob(ctx context.Context, holder string, job Job, life time.Duration) (ok bool, err error) {
 	return i.changeJob(ctx, "keep a job", "upto = ?, at = ?, deleted = ?, expires_at = "+i.turnDialect().now+" + ?", "open = 1 AND round = ? AND holder = ?",
 		[]any{job.Upto, job.At, job.Deleted, life.Milliseconds()}, job.ID, job.Round, []byte(holder))
